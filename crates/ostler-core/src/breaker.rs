@@ -113,6 +113,17 @@ pub struct TurnReport {
     pub reset: Option<Duration>,
 }
 
+/// Failures of a breaker, for another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Number of consecutive failures.
+    pub failures: u32,
+    /// Cause of the last one.
+    pub cause: Cause,
+    /// Until when starts are rejected.
+    pub open_until: Option<Duration>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Closed,
@@ -141,6 +152,34 @@ impl Breaker {
             last: Cause::Completed,
             permits: 0,
         }
+    }
+
+    /// Creates a breaker with the failures of another one.
+    #[must_use]
+    pub fn restore(config: Config, snapshot: Snapshot) -> Self {
+        Self {
+            state: match snapshot.open_until {
+                Some(until) => State::Open { until },
+                None => State::Closed,
+            },
+            failures: snapshot.failures,
+            last: snapshot.cause,
+            ..Self::new(config)
+        }
+    }
+
+    /// Returns the failures so far, or `None` if there are none. A probe that is in progress counts
+    /// as a breaker that is open until the probe times out.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        (self.failures > 0).then_some(Snapshot {
+            failures: self.failures,
+            cause: self.last,
+            open_until: match self.state {
+                State::Closed => None,
+                State::Open { until } | State::HalfOpen { until, .. } => Some(until),
+            },
+        })
     }
 
     /// Admits or rejects a start.

@@ -1,16 +1,21 @@
-//! Circuit breakers: one per agent, account and model, shared by all sessions of a process.
+//! Circuit breakers: one per agent, account and model, shared by all sessions of a process and, if
+//! they are stored, by all processes.
+
+mod files;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
-use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ostler_core::breaker::{self, Breaker, Config, Rejection, TurnReport};
+use ostler_core::breaker::{self, Breaker, Config, Rejection, Snapshot, TurnReport};
 use ostler_core::event::Timestamp;
 use ostler_core::outcome::{Cause, Outcome, SpawnFailure};
 use ostler_core::spec::Spec;
+use sha2::{Digest, Sha256};
 
+use self::files::{BreakerFiles, StoredBreaker};
 use crate::clock::{self, SessionClock};
 
 /// Prevents a broken agent from being started over and over; see `docs/limits.md`. Clones share
@@ -22,7 +27,16 @@ pub struct Breakers(Option<Arc<Shared>>);
 struct Shared {
     clock: SessionClock,
     config: Config,
-    breakers: Mutex<HashMap<Key, Breaker>>,
+    breakers: Mutex<HashMap<Key, Entry>>,
+    /// Where they are stored.
+    files: Option<BreakerFiles>,
+}
+
+/// A breaker, and what its file contained when it was last read or written.
+#[derive(Debug)]
+struct Entry {
+    breaker: Breaker,
+    stored: Option<StoredBreaker>,
 }
 
 /// What shares a breaker, because it fails together.
@@ -50,16 +64,33 @@ struct Permit(Option<(Arc<Shared>, Key, breaker::Permit)>);
 
 impl Default for Breakers {
     fn default() -> Self {
-        let (clock, config) = (SessionClock::start(), Config::default());
-        Self(Some(Arc::new(Shared {
-            clock,
-            config,
-            breakers: Mutex::default(),
-        })))
+        Self::new(None)
     }
 }
 
 impl Breakers {
+    fn new(files: Option<BreakerFiles>) -> Self {
+        Self(Some(Arc::new(Shared {
+            clock: SessionClock::start(),
+            config: Config::default(),
+            breakers: Mutex::default(),
+            files,
+        })))
+    }
+
+    /// Creates breakers that all processes share through files in this directory, so that a shell
+    /// loop cannot start a broken agent over and over. It is created at the first failure.
+    #[must_use]
+    pub fn stored_in(dir: PathBuf) -> Self {
+        Self::new(Some(BreakerFiles::new(dir)))
+    }
+
+    /// Returns a fingerprint of the account in an agent's environment; see [`account`].
+    pub(crate) fn account(&self, env: &BTreeMap<OsString, OsString>) -> String {
+        let files = self.0.as_ref().and_then(|shared| shared.files.as_ref());
+        account(env, files.map_or(*SALT, |files| files.salt(*SALT)))
+    }
+
     /// Creates breakers that are disabled: every start is admitted.
     #[must_use]
     pub fn off() -> Self {
@@ -83,19 +114,83 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Breaker>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
         self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admit(self: &Arc<Self>, key: &Key, now: Moment) -> Result<Permit, Outcome> {
         let mut breakers = self.lock();
-        let breaker = breakers
-            .entry(key.clone())
-            .or_insert_with(|| Breaker::new(self.config));
-        match breaker.admit(now.monotonic) {
+        let entry = breakers.entry(key.clone()).or_insert_with(|| Entry {
+            breaker: Breaker::new(self.config),
+            stored: None,
+        });
+        self.refresh(key, entry, now);
+        match entry.breaker.admit(now.monotonic) {
             Ok(pass) => Ok(Permit(Some((self.clone(), key.clone(), pass)))),
             Err(refused) => Err(outcome(key, &refused, now.wall)),
         }
+    }
+}
+
+impl Shared {
+    /// Takes over what another process has stored since this one last looked.
+    fn refresh(&self, key: &Key, entry: &mut Entry, now: Moment) {
+        let Some(files) = &self.files else { return };
+        let stored = files.read(&key.path(files));
+        if stored == entry.stored {
+            return;
+        }
+        let snapshot = stored.as_ref().map(|stored| Snapshot {
+            failures: stored.failures,
+            cause: stored.cause,
+            open_until: stored.open_until().map(|at| now.to_monotonic(at)),
+        });
+        entry.breaker = match snapshot {
+            Some(snapshot) => Breaker::restore(self.config, snapshot),
+            None => Breaker::new(self.config),
+        };
+        entry.stored = stored;
+    }
+
+    /// Stores a breaker that has changed.
+    fn store(&self, key: &Key, entry: &mut Entry, now: Moment) {
+        let Some(files) = &self.files else { return };
+        let stored = entry.breaker.snapshot().map(|snapshot| StoredBreaker {
+            agent: key.agent.clone(),
+            failures: snapshot.failures,
+            cause: snapshot.cause,
+            open_until: snapshot.open_until.map(|until| now.to_wall(until).0),
+        });
+        if stored != entry.stored {
+            files.write(&key.path(files), stored.as_ref());
+            entry.stored = stored;
+        }
+    }
+}
+
+impl Key {
+    fn path(&self, files: &BreakerFiles) -> PathBuf {
+        let model = self.model.as_deref();
+        let known = if model.is_some() { "model" } else { "" };
+        files.path(&[&self.agent, &self.account, known, model.unwrap_or_default()])
+    }
+}
+
+impl Moment {
+    /// Converts a time of the wall clock.
+    fn to_monotonic(self, at: Timestamp) -> Duration {
+        let left = u64::try_from(at.0.saturating_sub(self.wall.0)).unwrap_or(0);
+        self.monotonic.saturating_add(Duration::from_millis(left))
+    }
+
+    /// Converts a time of the monotonic clock.
+    fn to_wall(self, at: Duration) -> Timestamp {
+        let left = at.saturating_sub(self.monotonic).as_millis();
+        Timestamp(
+            self.wall
+                .0
+                .saturating_add(i64::try_from(left).unwrap_or(i64::MAX)),
+        )
     }
 }
 
@@ -119,15 +214,13 @@ impl Permit {
             .and_then(parse_reset)
             .and_then(|at| u64::try_from(at.0.saturating_sub(now.wall.0)).ok());
         let reset = left.map(|left| now.monotonic.saturating_add(Duration::from_millis(left)));
-        if let Some(breaker) = shared.lock().get_mut(key) {
-            breaker.record(
-                now.monotonic,
-                *pass,
-                TurnReport {
-                    cause: outcome.cause,
-                    reset,
-                },
-            );
+        if let Some(entry) = shared.lock().get_mut(key) {
+            let report = TurnReport {
+                cause: outcome.cause,
+                reset,
+            };
+            entry.breaker.record(now.monotonic, *pass, report);
+            shared.store(key, entry, now);
         }
     }
 }
@@ -135,9 +228,9 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some((shared, key, pass)) = &self.0
-            && let Some(breaker) = shared.lock().get_mut(key)
+            && let Some(entry) = shared.lock().get_mut(key)
         {
-            breaker.release(*pass);
+            entry.breaker.release(*pass);
         }
     }
 }
@@ -258,11 +351,11 @@ const ACCOUNT_VARIABLES: &[&str] = &[
 ];
 
 /// A random salt per process, so that a logged fingerprint cannot be used to guess a key.
-static SALT: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+static SALT: LazyLock<[u8; 16]> = LazyLock::new(|| uuid::Uuid::new_v4().into_bytes());
 
 /// Returns a fingerprint of the credentials in an agent's environment: variable names and a salted
 /// hash of their values. A login stored in a file counts by the location of that file.
-pub(crate) fn account(env: &BTreeMap<OsString, OsString>) -> String {
+fn account(env: &BTreeMap<OsString, OsString>, salt: [u8; 16]) -> String {
     let counts =
         |name: &str| name == "HOME" || ACCOUNT_VARIABLES.iter().any(|part| name.contains(part));
     let chosen = env
@@ -270,8 +363,22 @@ pub(crate) fn account(env: &BTreeMap<OsString, OsString>) -> String {
         .filter_map(|(name, value)| Some((name.to_str().filter(|name| counts(name))?, value)));
     let (names, values): (Vec<&str>, Vec<&OsString>) =
         chosen.filter(|(_, value)| !value.is_empty()).unzip();
-    let hash = SALT.hash_one((&names, &values)) & 0xffff_ffff;
-    format!("{}#{hash:08x}", names.join("+"))
+    let mut hash = Sha256::new_with_prefix(salt);
+    for part in names
+        .iter()
+        .map(|name| name.as_bytes())
+        .chain(values.iter().map(|value| value.as_encoded_bytes()))
+    {
+        hash.update(part);
+        hash.update([0]);
+    }
+    let hash = hash.finalize();
+    let hash: String = hash
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{}#{hash}", names.join("+"))
 }
 
 #[cfg(test)]
@@ -399,12 +506,8 @@ mod tests {
     #[test]
     fn account_fingerprint_contains_no_secret() {
         let of = |vars: &[(&str, &str)]| {
-            account(
-                &vars
-                    .iter()
-                    .map(|(k, v)| ((*k).into(), (*v).into()))
-                    .collect(),
-            )
+            let env = vars.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+            account(&env.collect(), *SALT)
         };
         let one = of(&[("HOME", "/h"), ("X_API_KEY", "sk-secret"), ("LANG", "C")]);
         assert!(
@@ -434,5 +537,67 @@ mod tests {
         for other in others {
             assert_ne!(one, of(other), "{other:?}");
         }
+    }
+
+    // P65: a shell loop of runs trips the breaker as the sessions of one process do.
+    #[test]
+    fn stored_breakers_are_shared_by_processes() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = || shared(&Breakers::stored_in(dir.path().join("breakers")));
+        let (key, other) = (key("a", None), key("a", Some("m")));
+        let bad = Outcome::new(Cause::Overloaded, "busy");
+        process()
+            .admit(&key, at(0))
+            .unwrap()
+            .record_at(&Outcome::completed(), at(0));
+        assert!(!dir.path().join("breakers").exists(), "nothing to store");
+        for second in 0..3 {
+            let permit = process().admit(&key, at(second)).unwrap();
+            permit.record_at(&bad, at(second));
+        }
+        let long_running = process();
+        let refused = long_running.admit(&key, at(3)).unwrap_err();
+        assert!(
+            refused.message.contains("3 failures in a row"),
+            "{}",
+            refused.message
+        );
+        assert_eq!(
+            refused.detail.unwrap().resets_at,
+            Some(at(32).wall.to_string())
+        );
+        assert!(process().admit(&other, at(3)).is_ok(), "another model");
+        // A probe of another process succeeds, and every process knows.
+        let probe = process().admit(&key, at(40)).unwrap();
+        probe.record_at(&Outcome::completed(), at(41));
+        assert!(long_running.admit(&key, at(42)).is_ok());
+        assert_eq!(
+            std::fs::read_dir(dir.path().join("breakers"))
+                .unwrap()
+                .count(),
+            0
+        );
+    }
+
+    #[test]
+    fn a_damaged_file_counts_as_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let breakers = Breakers::stored_in(dir.path().to_owned());
+        let key = key("a", None);
+        let path = key.path(&BreakerFiles::new(dir.path().to_owned()));
+        for text in ["", "{", "{}", &"x".repeat(10_000)] {
+            std::fs::write(&path, text).unwrap();
+            assert!(shared(&breakers).admit(&key, at(0)).is_ok(), "{text:.10}");
+        }
+    }
+
+    #[test]
+    fn accounts_have_the_same_fingerprint_in_every_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = BTreeMap::from([("HOME".into(), "/h".into())]);
+        let of = || Breakers::stored_in(dir.path().to_owned()).account(&env);
+        assert_eq!(of(), of());
+        let salt = std::fs::read(dir.path().join("salt")).unwrap();
+        assert_eq!(salt.len(), 16);
     }
 }

@@ -27,7 +27,7 @@ use ostler_tools::command::CommandChoice;
 
 pub use memory::return_large_buffers;
 
-use crate::breaker::{self, Breakers};
+use crate::breaker::Breakers;
 use crate::permission::PermissionHandler;
 use crate::tools::Tool;
 use crate::trust::WorkspaceTrust;
@@ -275,7 +275,8 @@ impl Host {
 
     /// Returns a fingerprint of the account that an agent uses, without its secrets.
     pub(crate) fn account(&self, inherits: &Inherits) -> String {
-        breaker::account(&self.environment(inherits, &BTreeMap::new()))
+        self.breakers
+            .account(&self.environment(inherits, &BTreeMap::new()))
     }
 
     pub(crate) fn permission_handler(&self) -> Option<&Arc<dyn PermissionHandler>> {

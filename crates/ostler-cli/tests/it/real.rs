@@ -3,6 +3,7 @@
 mod acp;
 mod agent_loop;
 mod conformance;
+mod daemon;
 mod display;
 mod sandbox;
 

@@ -69,12 +69,21 @@ pub(crate) fn command(rig: &Rig, args: &[&str]) -> std::process::Command {
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    block_on_for(PATIENCE, future)
+}
+
+/// Waits longer than [`block_on`], for a real agent.
+pub(crate) fn block_on_patiently<T>(future: impl Future<Output = T>) -> T {
+    block_on_for(5 * PATIENCE, future)
+}
+
+fn block_on_for<T>(time: Duration, future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        let done = tokio::time::timeout(PATIENCE, future).await;
+        let done = tokio::time::timeout(time, future).await;
         done.expect("an answer of the daemon")
     })
 }
