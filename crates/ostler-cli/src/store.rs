@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ostler::agent::Breakers;
 use ostler::config::Config;
 use ostler::spec::Attendance;
 use ostler::{Event, Host};
@@ -87,10 +88,18 @@ pub(crate) fn prepare_storage(
         args.agent = agent_of(store, id, config)?;
     }
     let host = match &store {
-        Some(store) => host.with_log(store.clone()),
+        Some(store) => host.with_log(store.clone()).with_breakers(breakers()),
         None => host,
     };
     Ok(SessionStorage { host, store })
+}
+
+/// Returns the circuit breakers that all processes share.
+pub(crate) fn breakers() -> Breakers {
+    match environment::state_dir() {
+        Some(dir) => Breakers::stored_in(dir.join("breakers")),
+        None => Breakers::default(),
+    }
 }
 
 /// The project that a session works in, and what its agent starts with.

@@ -33,6 +33,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ostler::agent::Breakers;
 use ostler_store::Store;
 use tokio::net::TcpListener;
 
@@ -57,6 +58,8 @@ pub struct Options {
     pub store: Arc<Store>,
     /// The program around the daemon.
     pub embedder: Arc<dyn Embedder>,
+    /// Circuit breakers, shared by all sessions.
+    pub breakers: Breakers,
     /// Limits and times.
     pub manager: ManagerOptions,
 }
@@ -119,7 +122,8 @@ impl Daemon {
             instance::prepare_runtime_dir(dir)?;
         }
         peer::become_subreaper();
-        let manager = Manager::new(options.store, options.embedder, options.manager);
+        let (store, embedder) = (options.store, options.embedder);
+        let manager = Manager::new(store, embedder, options.breakers, options.manager);
         let (tcp, secrets) = match options.listen {
             None => (None, None),
             Some(address) => {

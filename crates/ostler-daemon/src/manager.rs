@@ -101,6 +101,7 @@ impl Manager {
     pub(crate) fn new(
         store: Arc<Store>,
         embedder: Arc<dyn Embedder>,
+        breakers: Breakers,
         options: ManagerOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -108,7 +109,7 @@ impl Manager {
             store,
             embedder,
             metrics: Metrics::default(),
-            breakers: Breakers::default(),
+            breakers,
             state: Mutex::new(State {
                 live: HashMap::new(),
                 queue: FairQueue::new(options.parallel),

@@ -66,6 +66,44 @@ pub(crate) fn find(db: &Connection, session: &str) -> Result<Option<SessionCurso
         .optional()
 }
 
+/// Positions that removed events had, and that SQLite would assign again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReusedPositions {
+    /// The highest position of an existing event.
+    last: i64,
+    /// The highest position that was ever assigned.
+    high: i64,
+}
+
+/// Returns the positions that new events must not get. There are some only after the newest events
+/// were removed.
+pub(crate) fn reused_positions(db: &Connection) -> Result<Option<ReusedPositions>> {
+    let sql = "SELECT (SELECT coalesce(max(rowid), 0) FROM events) AS last, high FROM positions
+        WHERE high > last";
+    db.prepare_cached(sql)?
+        .query_row([], |row| {
+            Ok(ReusedPositions {
+                last: row.get(0)?,
+                high: row.get(1)?,
+            })
+        })
+        .optional()
+}
+
+/// Moves the new events behind all positions that were ever assigned.
+pub(crate) fn move_positions(db: &Connection, reused: ReusedPositions) -> Result<()> {
+    let ReusedPositions { last, high } = reused;
+    // From the end, since positions are unique.
+    let mut new =
+        db.prepare_cached("SELECT rowid FROM events WHERE rowid > ?1 ORDER BY rowid DESC")?;
+    let new = new.query_map([last], |row| row.get(0))?;
+    for position in new.collect::<Result<Vec<i64>>>()? {
+        db.prepare_cached("UPDATE events SET rowid = ?2 WHERE rowid = ?1")?
+            .execute([position, position - last + high])?;
+    }
+    Ok(())
+}
+
 /// Stores an event and updates the index.
 pub(crate) fn append(db: &Connection, key: i64, entry: &LogEntry) -> Result<()> {
     let event = &entry.event;

@@ -139,6 +139,7 @@ pub(crate) fn remove(
         }
         Some((_, bytes)) => bytes,
     };
+    retain_position(&change).map_err(&database_error)?;
     change
         .execute("DELETE FROM sessions WHERE session = ?1", [session])
         .map_err(&database_error)?;
@@ -156,10 +157,21 @@ pub(crate) fn remove_all(db: &mut Connection, keys: &[i64]) -> Result<()> {
     // One transaction each, so that other writers wait for one session only.
     for key in keys {
         let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        retain_position(&change)?;
         change.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
         change.commit()?;
     }
     free_pages(db)
+}
+
+/// Stores the highest position before events are removed. Otherwise new events would get positions
+/// that a reader of all sessions has passed.
+fn retain_position(db: &Connection) -> Result<()> {
+    db.execute(
+        "UPDATE positions SET high = max(high, (SELECT coalesce(max(rowid), 0) FROM events))",
+        [],
+    )
+    .map(drop)
 }
 
 /// Returns free pages to the file system.

@@ -149,8 +149,12 @@ impl WriterThread {
             let change = connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .map_err(&database_error)?;
+            let reused = index::reused_positions(&change).map_err(&database_error)?;
             for job in jobs {
                 apply(&change, job, cursors, path)?;
+            }
+            if let Some(reused) = reused {
+                index::move_positions(&change, reused).map_err(&database_error)?;
             }
             change.commit().map_err(&database_error)
         };

@@ -79,6 +79,7 @@ async fn serve(args: ServeArgs, socket: PathBuf) -> Result<Code> {
         listen: args.listen,
         store,
         embedder: Arc::new(embedder::Program::new(args.policy, args.config)),
+        breakers: store::breakers(),
         manager,
     };
     let mut signals = Signals::listen()?;

@@ -1,5 +1,6 @@
 //! Limits on parallel sessions, and the queue behind them.
 
+use ostler_daemon::api::CreateSession;
 use ostler_daemon::{ManagerOptions, ParallelLimits};
 
 use crate::rig::{ECHO, Rig};
@@ -50,4 +51,30 @@ async fn waiting_sessions_survive_a_restart() {
     assert_eq!((rig.recovered.closed, rig.recovered.queued), (0, 1));
     rig.events_until(&second.id, |event| event["type"] == "turn_ended")
         .await;
+}
+
+fn broken(rig: &Rig) -> CreateSession {
+    CreateSession {
+        once: true,
+        ..rig.request("broken")
+    }
+}
+
+// P65, S3-33: a broken agent is not started over and over, even by a new daemon.
+#[tokio::test]
+async fn the_breaker_opens_and_outlives_the_daemon() {
+    let rig = Rig::new().await;
+    rig.agent("broken", "die-by 9");
+    for _ in 0..3 {
+        let session = rig.client.create(&broken(&rig)).await.unwrap();
+        let ended = rig.wait_for_end(&session.id).await;
+        assert_eq!(ended.outcome.unwrap().cause.as_str(), "agent_died");
+    }
+    let dir = rig.stop().await;
+    let rig = Rig::in_dir(dir, ManagerOptions::default()).await;
+    let session = rig.client.create(&broken(&rig)).await.unwrap();
+    let events = rig.all_events(&session.id).await;
+    let outcome = &events.last().unwrap()["outcome"];
+    assert_eq!(outcome["detail"]["spawn"], "breaker_open", "{outcome}");
+    assert_eq!(outcome["cause"], "unavailable");
 }

@@ -109,6 +109,7 @@ impl Rig {
             listen: Some("127.0.0.1:0".parse().unwrap()),
             store: store.clone(),
             embedder: embedder.clone(),
+            breakers: ostler::agent::Breakers::stored_in(dir.path().join("breakers")),
             manager,
         };
         let socket = options.socket.clone();

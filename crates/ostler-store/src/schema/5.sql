@@ -37,3 +37,9 @@ CREATE TABLE idempotency (
     response TEXT,
     at INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- The highest position of an event that was ever removed: positions are never reused.
+CREATE TABLE positions (
+    high INTEGER NOT NULL
+);
+INSERT INTO positions VALUES (0);

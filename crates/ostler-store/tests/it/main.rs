@@ -7,6 +7,7 @@
     reason = "tests start processes, print results and inspect the database; errors fail the test"
 )]
 
+mod managed;
 mod migrations;
 mod processes;
 mod pruning;
