@@ -220,7 +220,12 @@ impl Permit {
                 reset,
             };
             entry.breaker.record(now.monotonic, *pass, report);
-            shared.store(key, entry, now);
+            // A program that could not be started costs little to try again, and the user may have
+            // installed it meanwhile.
+            let detail = outcome.detail.as_ref();
+            if detail.is_none_or(|detail| detail.spawn.is_none()) {
+                shared.store(key, entry, now);
+            }
         }
     }
 }
@@ -550,6 +555,12 @@ mod tests {
             .admit(&key, at(0))
             .unwrap()
             .record_at(&Outcome::completed(), at(0));
+        let missing = Outcome::new(Cause::Unavailable, "not installed")
+            .with(|detail| detail.spawn = Some(SpawnFailure::Missing));
+        process()
+            .admit(&key, at(0))
+            .unwrap()
+            .record_at(&missing, at(0));
         assert!(!dir.path().join("breakers").exists(), "nothing to store");
         for second in 0..3 {
             let permit = process().admit(&key, at(second)).unwrap();

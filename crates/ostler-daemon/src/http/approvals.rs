@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use ostler_store::ApprovalState;
 
 use super::Reply;
-use super::body::{Query, invalid, json, parse, read};
+use super::body::{Query, invalid, json, parse, read, to_the_end};
 use crate::api::{ApprovalList, ApprovalView};
 use crate::manager::Manager;
 use crate::problem::{Problem, ProblemKind};
@@ -51,5 +51,6 @@ pub(super) async fn answer(
     body: Body,
 ) -> Reply {
     let answer = parse(&read(&headers, body).await?)?;
-    json(StatusCode::OK, &manager.answer(&id, answer, &caller).await?)
+    let answered = to_the_end(async move { manager.answer(&id, answer, &caller).await }).await?;
+    json(StatusCode::OK, &answered)
 }

@@ -45,6 +45,17 @@ pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Probl
     }
 }
 
+/// Runs a change to its end, even if the client disconnects: a change that is half done would stay
+/// so.
+pub(super) async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
+    match tokio::spawn(change).await {
+        Ok(result) => result,
+        Err(error) => Err(Problem::new(ProblemKind::Internal, error.to_string())),
+    }
+}
+
 /// Parses a body.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes)

@@ -1,12 +1,14 @@
 //! Idempotency keys: a request that is repeated with the same key takes effect once.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use ostler_store::IdempotentRequest;
 use sha2::{Digest, Sha256};
 
 use super::Reply;
-use super::body::text_response;
+use super::body::{text_response, to_the_end};
 use crate::manager::Manager;
 use crate::problem::{Problem, ProblemKind};
 
@@ -22,14 +24,14 @@ const MAX_KEY: usize = 255;
 /// Runs a request, unless one with the same key was answered before. `what` and `body` identify its
 /// content; `run` returns the status and the JSON of its response.
 pub(super) async fn once(
-    manager: &Manager,
+    manager: Arc<Manager>,
     headers: &HeaderMap,
     what: &str,
     body: &[u8],
-    run: impl Future<Output = Result<(StatusCode, String), Problem>>,
+    run: impl Future<Output = Result<(StatusCode, String), Problem>> + Send + 'static,
 ) -> Reply {
     let Some(key) = headers.get(HEADER) else {
-        let (status, text) = run.await?;
+        let (status, text) = to_the_end(run).await?;
         return Ok(json(status, text));
     };
     let key = key
@@ -40,16 +42,17 @@ pub(super) async fn once(
         let why = format!("Idempotency-Key: expected 1 to {MAX_KEY} printable ASCII characters");
         Problem::new(ProblemKind::BadRequest, why)
     })?;
-    let mut hash = Sha256::new();
-    hash.update(what.as_bytes());
-    hash.update([0]);
-    hash.update(body);
-    let fingerprint: String = hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let (own, at) = (key.to_owned(), manager.embedder.now());
+    let (key, fingerprint) = (key.to_owned(), fingerprint(what, body));
+    to_the_end(async move { run_once(&manager, key, fingerprint, run).await }).await
+}
+
+async fn run_once(
+    manager: &Manager,
+    key: String,
+    fingerprint: String,
+    run: impl Future<Output = Result<(StatusCode, String), Problem>>,
+) -> Reply {
+    let (own, at) = (key.clone(), manager.embedder.now());
     let begun = manager
         .with_store(move |store| store.begin_idempotent(&own, &fingerprint, at))
         .await?;
@@ -78,12 +81,19 @@ pub(super) async fn once(
         .as_ref()
         .ok()
         .map(|(status, text)| format!("{} {text}", status.as_u16()));
-    let own = key.to_owned();
     // A request that failed can be repeated.
     manager
-        .with_store(move |store| store.end_idempotent(&own, stored.as_deref()))
+        .with_store(move |store| store.end_idempotent(&key, stored.as_deref()))
         .await?;
     result.map(|(status, text)| json(status, text))
+}
+
+fn fingerprint(what: &str, body: &[u8]) -> String {
+    let mut hash = Sha256::new_with_prefix(what.as_bytes());
+    hash.update([0]);
+    hash.update(body);
+    let hash = hash.finalize();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn json(status: StatusCode, text: String) -> Response {

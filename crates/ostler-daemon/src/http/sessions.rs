@@ -12,7 +12,7 @@ use ostler_store::{Filter, SessionStatus};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::body::{Query, invalid, json, parse, read, seconds, text_response};
+use super::body::{Query, invalid, json, parse, read, seconds, text_response, to_the_end};
 use super::{Reply, idempotency};
 use crate::api::{Interrupted, SessionResult, SessionView};
 use crate::manager::{ListQuery, Manager};
@@ -26,14 +26,9 @@ const MAX_WAIT: Duration = Duration::from_secs(600);
 pub(super) async fn create(State(manager): Shared, headers: HeaderMap, body: Body) -> Reply {
     let bytes = read(&headers, body).await?;
     let request = parse(&bytes)?;
-    let run = async {
-        let session = manager.create(request).await?;
-        encoded(StatusCode::CREATED, &session)
-    };
-    let mut response =
-        idempotency::once(&manager, &headers, "POST /v1/sessions", &bytes, run).await?;
-    response.headers_mut().remove(header::ETAG);
-    Ok(response)
+    let own = manager.clone();
+    let run = async move { encoded(StatusCode::CREATED, &own.create(request).await?) };
+    idempotency::once(manager, &headers, "POST /v1/sessions", &bytes, run).await
 }
 
 pub(super) async fn list(State(manager): Shared, RawQuery(query): RawQuery) -> Reply {
@@ -109,11 +104,12 @@ pub(super) async fn send(
     let bytes = read(&headers, body).await?;
     let message = parse(&bytes)?;
     let what = format!("POST /v1/sessions/{id}/messages");
-    let run = async {
-        manager.send(&id, message).await?;
-        encoded(StatusCode::ACCEPTED, &manager.get(&id).await?)
+    let own = manager.clone();
+    let run = async move {
+        own.send(&id, message).await?;
+        encoded(StatusCode::ACCEPTED, &own.get(&id).await?)
     };
-    idempotency::once(&manager, &headers, &what, &bytes, run).await
+    idempotency::once(manager, &headers, &what, &bytes, run).await
 }
 
 pub(super) async fn interrupt(State(manager): Shared, Path(id): Path<String>) -> Reply {
@@ -126,24 +122,28 @@ pub(super) async fn pause(State(manager): Shared, Path(id): Path<String>) -> Rep
 }
 
 pub(super) async fn resume(State(manager): Shared, Path(id): Path<String>) -> Reply {
-    let session = manager.resume(&id).await?;
+    let own = id.clone();
+    let session = to_the_end(async move { manager.resume(&own).await }).await?;
     json(created_unless_same(&session, &id), &session)
 }
 
 pub(super) async fn stop(State(manager): Shared, Path(id): Path<String>) -> Reply {
-    json(StatusCode::ACCEPTED, &manager.stop(&id).await?)
+    let session = to_the_end(async move { manager.stop(&id).await }).await?;
+    json(StatusCode::ACCEPTED, &session)
 }
 
 pub(super) async fn restart(State(manager): Shared, Path(id): Path<String>) -> Reply {
-    json(StatusCode::CREATED, &manager.restart(&id).await?)
+    let session = to_the_end(async move { manager.restart(&id).await }).await?;
+    json(StatusCode::CREATED, &session)
 }
 
 pub(super) async fn fork(State(manager): Shared, Path(id): Path<String>) -> Reply {
-    json(StatusCode::CREATED, &manager.fork(&id).await?)
+    let session = to_the_end(async move { manager.fork(&id).await }).await?;
+    json(StatusCode::CREATED, &session)
 }
 
 pub(super) async fn delete(State(manager): Shared, Path(id): Path<String>) -> Reply {
-    manager.delete(&id).await?;
+    to_the_end(async move { manager.delete(&id).await }).await?;
     let mut response = text_response(StatusCode::NO_CONTENT, "application/json", Body::empty());
     response.headers_mut().remove(header::CONTENT_TYPE);
     Ok(response)
