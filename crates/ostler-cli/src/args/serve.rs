@@ -14,7 +14,7 @@ Examples:
   ostler serve
   ostler serve --detach
   ostler run --detach \"make the tests pass\"
-  curl --unix-socket $(ostler serve --print-socket) http://localhost/v1/sessions
+  curl --unix-socket $(ostler serve --print-socket) http://x/v1/sessions
   ostler serve --listen 127.0.0.1:7070
   ostler serve --print-unit systemd > ~/.config/systemd/user/ostler.service
 

@@ -18,4 +18,5 @@ mod recovery;
 mod rig;
 mod security;
 mod sessions;
+mod slow;
 mod streams;
