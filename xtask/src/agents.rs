@@ -56,8 +56,11 @@ pub(crate) fn install(all: bool) -> Result<Installation> {
 /// Returns an error if the installer does not build or crashes, and `Impossible` if it reports that
 /// it cannot install.
 fn run_installer(flags: &[&str]) -> Result<Installation> {
-    if let Err(fix) = programs::ensure(&programs::NPM) {
-        return Ok(Installation::Impossible(fix));
+    // The examples of the documentation need the last two.
+    for program in [&programs::NPM, &programs::CURL, &programs::PYTHON] {
+        if let Err(fix) = programs::ensure(program) {
+            return Ok(Installation::Impossible(fix));
+        }
     }
     // Built with the whole workspace and started directly: `cargo run -p` would select other
     // features of the shared dependencies and recompile half of them.

@@ -18,6 +18,10 @@ pub(crate) const PYTHON: Program = Program {
     name: "python3",
     packages: &["python3", "python3-venv"],
 };
+pub(crate) const CURL: Program = Program {
+    name: "curl",
+    packages: &["curl"],
+};
 pub(crate) const IP: Program = Program {
     name: "ip",
     packages: &["iproute2"],

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use ostler_daemon::api::CreateSession;
 use ostler_daemon::client::Client;
+use ostler_testkit::fake;
 use ostler_testkit::scenario::{
     CLAUDE, CODEX, COPILOT, Driver, GEMINI, OPENCODE, Observed, PI, Progress, Running, Signal,
     Subject, Task, TestEnv, signal,
@@ -13,7 +14,8 @@ use ostler_testkit::scenario::{
 use serde_json::Value;
 
 use crate::driver::{check_schema, ostler};
-use crate::serve::block_on_patiently as block_on;
+use crate::rig::{Rig, finish};
+use crate::serve::{Served, block_on_patiently as block_on};
 
 /// The daemon with the agent under test.
 struct Daemon(&'static Subject);
@@ -140,4 +142,45 @@ agents! {
     gemini GEMINI;
     opencode OPENCODE;
     pi PI;
+}
+
+/// Returns the first block of code in this language on the daemon's page.
+fn example(language: &str) -> String {
+    let page = include_str!("../../../../../docs/daemon.md");
+    let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_examples_of_the_documentation_work() {
+    let rig = Rig::new();
+    let script = "read-user\ninit\ntext A test.\nresult A test.\nread-until-eof";
+    let _ = fake::install_as(rig.dir(), "claude", script);
+    let program = env!("CARGO_BIN_EXE_ostler");
+    std::fs::create_dir(rig.path("bin")).unwrap();
+    std::os::unix::fs::symlink(program, rig.path("bin/ostler")).unwrap();
+    rig.file("example.py", &example("python"));
+    // The daemon of the first line is started by the test, so that it can be stopped.
+    let shell = example("sh").replace("ostler serve &\n", "");
+    rig.file("example.sh", &shell);
+    let served = Served::start(&rig);
+    let run = |program: &str, file: &str| {
+        let mut command = std::process::Command::new(program);
+        command
+            .arg(rig.path(file))
+            .env_clear()
+            .env("PATH", format!("{}/bin:/usr/bin:/bin", rig.dir().display()))
+            .env("HOME", rig.dir())
+            .env("XDG_RUNTIME_DIR", rig.dir())
+            .current_dir(rig.dir())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        finish(&mut command)
+    };
+    let python = run("python3", "example.py");
+    assert_eq!(python.stdout, "A test.\n", "{}", python.stderr);
+    let curl = run("bash", "example.sh");
+    let session: Value = serde_json::from_str(&curl.stdout).expect(&curl.stderr);
+    assert_eq!(session["agent"], "claude");
+    served.stop();
 }
