@@ -82,19 +82,12 @@ fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     generator.subschema_for::<T>().to_value()
 }
 
-/// Returns all routes, in the order of the documentation.
-fn routes(generator: &mut SchemaGenerator) -> Vec<Route> {
-    let object = || Content::Json(json!({"type": "object"}));
-    let session = Content::Json(schema::<api::SessionView>(generator));
-    let session = || match &session {
-        Content::Json(schema) => Content::Json(schema.clone()),
-        _ => Content::Empty,
-    };
-    let [create, send, answer] = [
-        schema::<api::CreateSession>(generator),
-        schema::<api::SendMessage>(generator),
-        schema::<api::Answer>(generator),
-    ];
+/// Returns the routes that create and control sessions.
+fn control_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
+    let session = schema::<api::SessionView>(generator);
+    let session = || Content::Json(session.clone());
+    let create = schema::<api::CreateSession>(generator);
+    let send = schema::<api::SendMessage>(generator);
     let mut json = |of: fn(&mut SchemaGenerator) -> Value| Content::Json(of(generator));
     vec![
         Route::new("post", "/v1/sessions", "createSession")
@@ -153,6 +146,15 @@ fn routes(generator: &mut SchemaGenerator) -> Vec<Route> {
             .does("Continue a copy of a session")
             .needs(Scope::Prompt)
             .returns(201, session()),
+    ]
+}
+
+/// Returns the routes that read sessions, answer permission requests, and inform.
+fn other_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
+    let object = || Content::Json(json!({"type": "object"}));
+    let answer = schema::<api::Answer>(generator);
+    let mut json = |of: fn(&mut SchemaGenerator) -> Value| Content::Json(of(generator));
+    vec![
         Route::new("get", "/v1/sessions/{id}/events", "sessionEvents")
             .does("Stream the events of a session: history, then live")
             .query(&[("since", "The last event that the client has; 0 for all")])
@@ -228,7 +230,8 @@ pub fn document() -> Value {
     let mut generator = settings.into_generator();
     let problem = schema::<ProblemBody>(&mut generator);
     let mut paths = Map::new();
-    for route in routes(&mut generator) {
+    let control = control_routes(&mut generator);
+    for route in control.into_iter().chain(other_routes(&mut generator)) {
         let operation = operation(&route, &problem);
         let entry = paths.entry(route.path).or_insert_with(|| json!({}));
         entry[route.method] = operation;

@@ -6,6 +6,8 @@
 //! cleared its environment.
 
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use tokio::net::UnixStream;
 
@@ -36,14 +38,12 @@ pub(crate) fn identify(
     if peer.uid() != own && peer.uid() != 0 {
         return Err(io::Error::other("the caller is another user"));
     }
-    let pid = peer
-        .pid()
-        .ok_or_else(|| io::Error::other("the caller's process is unknown"))?;
-    let alive = Liveness::of(pid)?;
+    let caller = PeerProcess::of(stream, peer.pid())?;
+    let pid = caller.pid;
     let lineage = lineage(pid);
     let is_marked = has_mark(pid);
     // The id may have been reused while the lineage was read.
-    alive.check()?;
+    caller.check()?;
     let lineage =
         lineage.ok_or_else(|| io::Error::other("the caller's ancestors cannot be read"))?;
     let daemon = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
@@ -73,26 +73,64 @@ pub(crate) fn identify(
     Ok(Caller::User { pid })
 }
 
-/// A process that must still exist after its properties were read.
+/// The process that connected. It must still exist after its properties were read.
 #[cfg(target_os = "linux")]
-struct Liveness {
+struct PeerProcess {
     pid: i32,
-    start: u64,
+    identity: Identity,
+}
+
+/// What distinguishes a process from a later one with the same id.
+#[cfg(target_os = "linux")]
+enum Identity {
+    /// A handle from the kernel (Linux 6.5).
+    Pidfd(OwnedFd),
+    /// Its start time.
+    Start(u64),
 }
 
 #[cfg(target_os = "linux")]
-impl Liveness {
-    fn of(pid: i32) -> io::Result<Self> {
-        let (_, start) = stat(pid).ok_or_else(|| io::Error::other("the caller has exited"))?;
-        Ok(Self { pid, start })
+impl PeerProcess {
+    fn of(stream: &UnixStream, pid: Option<i32>) -> io::Result<Self> {
+        use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
+        match getsockopt(stream, PeerPidfd) {
+            Ok(pidfd) => Ok(Self {
+                pid: pid_of(&pidfd).ok_or_else(has_exited)?,
+                identity: Identity::Pidfd(pidfd),
+            }),
+            // An older kernel.
+            Err(nix::errno::Errno::ENOPROTOOPT) => {
+                let pid = pid.ok_or_else(has_exited)?;
+                let (_, start) = stat(pid).ok_or_else(has_exited)?;
+                Ok(Self {
+                    pid,
+                    identity: Identity::Start(start),
+                })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn check(&self) -> io::Result<()> {
-        match stat(self.pid) {
-            Some((_, start)) if start == self.start => Ok(()),
-            _ => Err(io::Error::other("the caller has exited")),
-        }
+        let is_same = match &self.identity {
+            Identity::Pidfd(pidfd) => pid_of(pidfd) == Some(self.pid),
+            Identity::Start(start) => stat(self.pid).is_some_and(|(_, now)| now == *start),
+        };
+        is_same.then_some(()).ok_or_else(has_exited)
     }
+}
+
+/// Returns the id of the process behind a handle; `None` if it has exited.
+#[cfg(target_os = "linux")]
+fn pid_of(pidfd: &OwnedFd) -> Option<i32> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    pid.trim().parse().ok().filter(|pid| *pid > 0)
+}
+
+#[cfg(target_os = "linux")]
+fn has_exited() -> io::Error {
+    io::Error::other("the caller has exited")
 }
 
 /// Returns the process and its ancestors, nearest first; `None` if one of them cannot be read.
