@@ -29,12 +29,6 @@ const FAMILIES: &[(&str, usize)] = &[
 /// be `planned`.
 const PLANNED: &[(&str, &[&str])] = &[
     (
-        "the daemon",
-        &[
-            "S2-32", "S2-33", "S2-34", "S2-35", "S2-36", "P11", "P27", "P58", "P59", "P60",
-        ],
-    ),
-    (
         "the evaluation",
         &[
             "S4-19", "S4-20", "S4-21", "S4-22", "S4-23", "S4-24", "S4-25", "S4-26", "S4-27",

@@ -171,7 +171,7 @@ fn units_start_this_program() {
     }
 }
 
-// P5: a killed daemon leaves no process, and the next one closes what was open.
+// P5, S2-32: a killed daemon leaves no process, and the next one closes what was open.
 #[test]
 fn a_killed_daemon_is_recovered() {
     let rig = Rig::new();

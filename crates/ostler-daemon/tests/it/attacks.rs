@@ -27,6 +27,7 @@ OSTLER_SESSION=$OTHER "$FAKE" request "$SOCKET" POST /v1/approvals/0123 $DIR/for
 
 const TALK: &str = "read\ninit\ntext hi\nresult hi\nread-until-eof";
 
+// P59
 #[tokio::test]
 async fn an_agent_cannot_control_its_daemon() {
     let rig = Rig::new().await;

@@ -60,7 +60,7 @@ fn broken(rig: &Rig) -> CreateSession {
     }
 }
 
-// P65, S3-33: a broken agent is not started over and over, even by a new daemon.
+// P65, S3-33, S3-40: a broken agent is not started over and over, even by a new daemon.
 #[tokio::test]
 async fn the_breaker_opens_and_outlives_the_daemon() {
     let rig = Rig::new().await;

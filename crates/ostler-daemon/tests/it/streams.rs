@@ -180,3 +180,25 @@ impl RawStream {
         }
     }
 }
+
+// P60: a connection that is open but silent is given up after three missing heartbeats.
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_is_given_up() {
+    use ostler_daemon::client::{Client, ClientError};
+    use tokio::io::AsyncWriteExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let silent = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nretry: 1000\n\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream // stays open
+    });
+    let mut events = Client::new(path).events("x", 0).await.unwrap();
+    let began = tokio::time::Instant::now();
+    assert!(matches!(events.next().await, Err(ClientError::Silent)));
+    assert!(began.elapsed().as_secs() >= 45, "{:?}", began.elapsed());
+    drop(silent.await.unwrap());
+}

@@ -130,7 +130,9 @@ macro_rules! agents {
         mod $name {
             use super::*;
 
-            ostler_testkit::tests_of_scenarios! { Daemon(&$subject); output::text tools::tool_allowed }
+            ostler_testkit::tests_of_scenarios! {
+                Daemon(&$subject); output::text tools::tool_allowed
+            }
         }
     )*};
 }
