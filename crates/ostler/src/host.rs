@@ -386,9 +386,18 @@ impl Host {
         let own = own
             .filter(|dir| !dir.is_empty())
             .filter_map(|dir| std::path::absolute(dir).ok());
+        // The directories of daemons: `ostler`, and one for each other state directory.
+        let runtime = self.var("XDG_RUNTIME_DIR").map(Path::new);
+        let entries = runtime.and_then(|dir| dir.read_dir().ok());
+        let sockets = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"ostler"));
+        let sockets = sockets.map(|entry| entry.path());
         let mut all =
             ostler_tools::confine::named_secrets(&|name| self.var(name).map(OsStr::to_owned));
-        all.extend(own);
+        all.extend(own.chain(sockets));
         all
     }
 
@@ -628,6 +637,23 @@ mod tests {
         );
         assert_eq!(find(&["../../dull/tool"]), Path::new("path/tool"));
         assert_eq!(find(&[]), Path::new("path/tool"));
+    }
+
+    // The socket and the token of a daemon.
+    #[test]
+    fn directories_of_daemons_are_secrets() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["ostler", "ostler-0123", "other"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let host = host(&[("XDG_RUNTIME_DIR", dir.path().to_str().unwrap())]);
+        let mut secrets = host.named_secrets();
+        secrets.retain(|path| path.starts_with(dir.path()));
+        secrets.sort();
+        assert_eq!(
+            secrets,
+            ["ostler", "ostler-0123"].map(|name| dir.path().join(name))
+        );
     }
 
     // P33
