@@ -43,13 +43,18 @@ Names select parts; without any, all of these run:
 ";
 
 /// Benchmarks of one crate each, run only by name: name, crate and description.
-const COMPONENTS: [(&str, &str, &str); 3] = [
+const COMPONENTS: [(&str, &str, &str); 4] = [
     (
         "overhead",
         "ostler-cli",
         "`ostler run` against the bare real agent",
     ),
     ("read", "ostler-dialects", "parsers"),
+    (
+        "daemon",
+        "ostler-cli",
+        "the daemon: memory, creation, delivery",
+    ),
     ("append", "ostler-store", "the store against files"),
 ];
 
