@@ -67,8 +67,8 @@ impl Daemon {
         let path = format!("/proc/{}/smaps_rollup", self.child.id());
         let text = std::fs::read_to_string(path).unwrap();
         let lines = text.lines().filter(|line| line.starts_with("Private_"));
-        let numbers = lines.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());
-        numbers.sum::<u64>()
+        let number = |line: &str| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok();
+        lines.filter_map(number).sum()
     }
 
     /// Returns the processor time of the daemon.
