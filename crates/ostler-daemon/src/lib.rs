@@ -21,6 +21,7 @@ mod http;
 mod instance;
 mod manager;
 mod metrics;
+mod notify;
 pub mod openapi;
 mod peer;
 pub mod problem;
@@ -41,8 +42,10 @@ pub use self::embedder::{AgentsFuture, Embedder, PrepareFuture, Prepared};
 use self::http::{App, Channel, Secrets};
 pub use self::instance::InstanceError;
 use self::instance::InstanceLock;
-use self::manager::Manager;
+use self::manager::{Manager, Shared};
 pub use self::manager::{ManagerOptions, Recovered};
+use self::notify::Notifier;
+pub use self::notify::NotifyCommand;
 pub use self::queue::ParallelLimits;
 pub use self::token::Secret;
 
@@ -60,6 +63,8 @@ pub struct Options {
     pub embedder: Arc<dyn Embedder>,
     /// Circuit breakers, shared by all sessions.
     pub breakers: Breakers,
+    /// Command to run when a session needs attention.
+    pub notify: Option<NotifyCommand>,
     /// Limits and times.
     pub manager: ManagerOptions,
 }
@@ -123,7 +128,11 @@ impl Daemon {
         }
         peer::become_subreaper();
         let (store, embedder) = (options.store, options.embedder);
-        let manager = Manager::new(store, embedder, options.breakers, options.manager);
+        let shared = Shared {
+            breakers: options.breakers,
+            notifier: Notifier::new(options.notify),
+        };
+        let manager = Manager::new(store, embedder, shared, options.manager);
         let (tcp, secrets) = match options.listen {
             None => (None, None),
             Some(address) => {

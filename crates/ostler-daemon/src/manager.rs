@@ -25,6 +25,7 @@ use crate::embedder::{Embedder, Prepared};
 use crate::feed::{Feed, FeedLog};
 use crate::granted::Granted;
 use crate::metrics::Metrics;
+use crate::notify::Notifier;
 use crate::problem::{Problem, ProblemKind};
 use crate::queue::{FairQueue, ParallelLimits};
 
@@ -62,8 +63,14 @@ pub(crate) struct Manager {
     pub(crate) embedder: Arc<dyn Embedder>,
     pub(crate) metrics: Metrics,
     options: ManagerOptions,
-    breakers: Breakers,
+    shared: Shared,
     state: Mutex<State>,
+}
+
+/// What all sessions share.
+pub(crate) struct Shared {
+    pub(crate) breakers: Breakers,
+    pub(crate) notifier: Notifier,
 }
 
 struct State {
@@ -101,7 +108,7 @@ impl Manager {
     pub(crate) fn new(
         store: Arc<Store>,
         embedder: Arc<dyn Embedder>,
-        breakers: Breakers,
+        shared: Shared,
         options: ManagerOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -109,7 +116,7 @@ impl Manager {
             store,
             embedder,
             metrics: Metrics::default(),
-            breakers,
+            shared,
             state: Mutex::new(State {
                 live: HashMap::new(),
                 queue: FairQueue::new(options.parallel),
@@ -224,7 +231,7 @@ impl Manager {
         let host = host
             .with_log(Arc::new(FeedLog(self.feed.clone())))
             .with_delivery(Delivery::Durable)
-            .with_breakers(self.breakers.clone());
+            .with_breakers(self.shared.breakers.clone());
         Ok(Waiting {
             id,
             agent,

@@ -17,6 +17,21 @@ pub fn spawn(program: &Path, args: &[OsString], output: std::fs::File) -> std::i
     process::spawn_detached(program, args, output)
 }
 
+/// Runs a command of the user with this input, without its output. It has its own process group, and
+/// is killed after `timeout` or if the future is dropped.
+///
+/// # Errors
+/// If it cannot be started, does not end in time, or fails.
+#[cfg(unix)]
+pub async fn run(
+    program: &Path,
+    args: &[String],
+    input: Vec<u8>,
+    timeout: std::time::Duration,
+) -> std::io::Result<()> {
+    process::run_unattended(program, args, input, timeout).await
+}
+
 /// Kills the processes that a session left behind when the process that ran it was killed, and
 /// returns how many there were. Blocks briefly. Linux only; elsewhere, it finds none.
 ///

@@ -210,6 +210,42 @@ pub(crate) fn spawn_detached(
     wrap.spawn().map(drop)
 }
 
+/// Runs a command of the user with this input, without its output.
+#[cfg(unix)]
+pub(crate) async fn run_unattended(
+    program: &std::path::Path,
+    args: &[String],
+    input: Vec<u8>,
+    timeout: std::time::Duration,
+) -> std::io::Result<()> {
+    use std::process::Stdio;
+
+    use tokio::io::AsyncWriteExt;
+    let mut command = tokio::process::Command::new(program);
+    command.args(args).stdin(Stdio::piped());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut wrap = process_wrap::tokio::CommandWrap::from(command);
+    wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
+    wrap.wrap(process_wrap::tokio::KillOnDrop);
+    let mut child = wrap.spawn()?;
+    let ended = async {
+        if let Some(mut stdin) = child.stdin().take() {
+            let _ = stdin.write_all(&input).await; // it need not read its input
+        }
+        child.wait().await
+    };
+    match tokio::time::timeout(timeout, ended).await {
+        Ok(status) if status.as_ref().is_ok_and(|status| !status.success()) => {
+            Err(std::io::Error::other("it failed"))
+        }
+        Ok(status) => status.map(drop),
+        Err(_) => {
+            child.start_kill()?;
+            Err(std::io::ErrorKind::TimedOut.into())
+        }
+    }
+}
+
 /// Kills the processes that a session of another, dead process left behind, and returns how many
 /// there were. They are identified by the session's mark and their start time.
 #[cfg(target_os = "linux")]

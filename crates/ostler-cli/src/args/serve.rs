@@ -31,6 +31,12 @@ pub(crate) struct ServeArgs {
     /// Start in the background and return once the daemon is ready
     #[arg(long)]
     pub(crate) detach: bool,
+    /// Command to run, with a JSON object on its stdin, when a session needs approval, a turn ends
+    /// or a session ends
+    ///
+    /// It is started without a shell.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) notify: Option<String>,
     /// Maximum number of sessions that run at the same time; others wait
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count())]
     pub(crate) max_sessions: u32,

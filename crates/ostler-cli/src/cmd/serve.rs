@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use ostler_daemon::client::Client;
 use ostler_daemon::{
-    Daemon, InstanceError, ManagerOptions, Options, ParallelLimits, Secret, ServeError, token_path,
+    Daemon, InstanceError, ManagerOptions, NotifyCommand, Options, ParallelLimits, Secret,
+    ServeError, token_path,
 };
 
 use crate::args::ServeArgs;
@@ -80,6 +81,7 @@ async fn serve(args: ServeArgs, socket: PathBuf) -> Result<Code> {
         store,
         embedder: Arc::new(embedder::Program::new(args.policy, args.config)),
         breakers: store::breakers(),
+        notify: args.notify.as_deref().map(notify_command).transpose()?,
         manager,
     };
     let mut signals = Signals::listen()?;
@@ -96,6 +98,19 @@ async fn serve(args: ServeArgs, socket: PathBuf) -> Result<Code> {
     };
     daemon.serve(stop).await;
     Ok(exit::OK)
+}
+
+/// Splits a command into its words. There is no shell.
+fn notify_command(text: &str) -> Result<NotifyCommand> {
+    let words = shlex::split(text).unwrap_or_default();
+    let mut words = words.into_iter();
+    let program = words.next().ok_or_else(|| {
+        usage!("--notify {text:?}: expected a program and its arguments").hint("check the quotes")
+    })?;
+    Ok(NotifyCommand {
+        program: program.into(),
+        args: words.collect(),
+    })
 }
 
 /// Reports what was recovered, and how to reach the daemon over TCP.

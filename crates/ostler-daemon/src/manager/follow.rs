@@ -11,6 +11,7 @@ use ostler_core::event::Decision;
 use ostler_store::{ApprovalDecision, ApprovalState, DecideResult};
 
 use super::Manager;
+use crate::notify::Occasion;
 
 /// How long a session blocks the start of others with the same login, unless it produces output
 /// before: a login is refreshed at the start (P27).
@@ -47,6 +48,7 @@ async fn run(manager: Arc<Manager>, mut session: Session, has_login: bool) {
             release_login(&manager, &id).await;
         }
         manager.metrics.on_event(&event);
+        notify(&manager, &event).await;
         if let EventKind::Permission(permission) = event.kind
             && permission.decision == Decision::Asked
         {
@@ -59,6 +61,27 @@ async fn run(manager: Arc<Manager>, mut session: Session, has_login: bool) {
     }
     drop((session, remote));
     manager.on_ended(&id, holds_login).await;
+}
+
+/// Runs the user's command if the event needs attention.
+async fn notify(manager: &Manager, event: &Event) {
+    let occasion = match &event.kind {
+        EventKind::Permission(permission) if permission.decision == Decision::Asked => {
+            Occasion::NeedsApproval
+        }
+        EventKind::TurnEnded(_) => Occasion::TurnEnded,
+        EventKind::Ended(_) => Occasion::SessionEnded,
+        _ => return,
+    };
+    let notifier = &manager.shared.notifier;
+    if !notifier.is_on() {
+        return;
+    }
+    if let Ok(session) = manager.get(&event.session).await {
+        let session = serde_json::to_value(session).unwrap_or_default();
+        let event = serde_json::to_value(event).unwrap_or_default();
+        notifier.notify(occasion, &session, &event);
+    }
 }
 
 /// Returns true if an event shows that the agent has used its login.

@@ -137,6 +137,52 @@ async fn a_request_of_a_session_that_ends_is_withdrawn() {
     );
 }
 
+// The command gets the request on its stdin, and nothing of it in its arguments.
+#[tokio::test]
+async fn a_command_is_run_when_a_session_needs_attention() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let script =
+        "#!/bin/bash\nread -r line\necho \"$1 $# $line\" > $0.$$.new\nmv $0.$$.new $0.$$.out\n";
+    let path = dir.path().join("notify");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let rig = Rig::in_dir(dir, ManagerOptions::default()).await;
+    rig.agent("asks", &asking(1));
+    let session = rig.create("asks").await;
+    let approval = pending(&rig, 1).await.remove(0);
+    rig.client.answer(&approval.id, &ALLOW).await.unwrap();
+    rig.events_until(&session.id, |event| event["type"] == "turn_ended")
+        .await;
+    rig.client.stop(&session.id).await.unwrap();
+    let mut seen = Vec::new();
+    let all = async {
+        while seen.len() < 3 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let files = std::fs::read_dir(rig.dir.path()).unwrap().flatten();
+            let outputs =
+                files.filter(|file| file.path().extension().is_some_and(|it| it == "out"));
+            seen = outputs
+                .map(|file| std::fs::read_to_string(file.path()).unwrap())
+                .collect();
+        }
+    };
+    tokio::time::timeout(PATIENCE, all)
+        .await
+        .expect("three notifications");
+    let mut occasions: Vec<String> = seen
+        .iter()
+        .map(|text| {
+            let json = text.strip_prefix("an argument 1 ").unwrap();
+            let value: serde_json::Value = serde_json::from_str(json).unwrap();
+            assert_eq!(value["session"]["id"], session.id.as_str());
+            value["occasion"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    occasions.sort();
+    assert_eq!(occasions, ["needs_approval", "session_ended", "turn_ended"]);
+}
+
 // P51, P60: a request that waits for an hour neither blocks the daemon nor its heartbeats.
 #[tokio::test(start_paused = true)]
 async fn a_request_can_wait_for_an_hour() {

@@ -13,7 +13,8 @@ use ostler_daemon::api::{CreateSession, SessionView};
 use ostler_daemon::client::{Client, ClientError, EventStream, StreamEvent};
 use ostler_daemon::problem::{Problem, ProblemKind};
 use ostler_daemon::{
-    AgentsFuture, Daemon, Embedder, ManagerOptions, Options, PrepareFuture, Prepared, Recovered,
+    AgentsFuture, Daemon, Embedder, ManagerOptions, NotifyCommand, Options, PrepareFuture,
+    Prepared, Recovered,
 };
 use ostler_store::Store;
 use ostler_testkit::fake;
@@ -110,6 +111,10 @@ impl Rig {
             store: store.clone(),
             embedder: embedder.clone(),
             breakers: ostler::agent::Breakers::stored_in(dir.path().join("breakers")),
+            notify: dir.path().join("notify").exists().then(|| NotifyCommand {
+                program: dir.path().join("notify"),
+                args: vec!["an argument".to_owned()],
+            }),
             manager,
         };
         let socket = options.socket.clone();
