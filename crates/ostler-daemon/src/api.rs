@@ -330,6 +330,13 @@ pub struct AgentView {
     pub capabilities: Value,
 }
 
+/// The code that a TCP client needs to approve.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovalCode {
+    /// The code, valid until the daemon stops.
+    pub code: String,
+}
+
 /// A list of agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentList {

@@ -33,8 +33,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use crate::api::{
-    Answer, ApprovalList, ApprovalView, CreateSession, Interrupted, SendMessage, SessionPage,
-    SessionResult, SessionView,
+    Answer, ApprovalCode, ApprovalList, ApprovalView, CreateSession, Interrupted, SendMessage,
+    SessionPage, SessionResult, SessionView,
 };
 use crate::problem::ProblemBody;
 
@@ -206,6 +206,14 @@ impl Client {
     pub async fn answer(&self, id: &str, answer: &Answer) -> Result<ApprovalView, ClientError> {
         self.post(&format!("/v1/approvals/{}", encode(id)), answer)
             .await
+    }
+
+    /// Returns the approval code for TCP clients.
+    ///
+    /// # Errors
+    /// If the daemon has no TCP listener, or cannot be reached.
+    pub async fn approval_code(&self) -> Result<ApprovalCode, ClientError> {
+        self.get("/v1/approval-code").await
     }
 
     /// Streams the events of a session after number `since`.

@@ -1,21 +1,15 @@
 //! Granted permissions: what a session may do, fixed when it is created.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use ostler::Spec;
 use ostler::permission::Policy;
 use ostler::spec::{ProjectSettings, Sandbox, keys};
 use serde::{Deserialize, Serialize};
 
-/// The settings that decide what an agent may do.
-const KEYS: &[&str] = &[
-    keys::PERMISSION_MODE,
-    keys::TOOLS,
-    keys::ALLOWED_TOOLS,
-    keys::DISALLOWED_TOOLS,
-    keys::ADD_DIR,
-    keys::WORKSPACE_TOOLS,
-];
+/// Settings that belong to one session, and say nothing about its permissions.
+const PER_SESSION: &[&str] = &[keys::MODEL, keys::RESUME, keys::FORK, keys::SESSION_ID];
 
 /// The permissions of a session. A resumed, restarted or forked session gets these, whatever the
 /// configuration says by then.
@@ -25,17 +19,27 @@ pub(crate) struct Granted {
     trusts_project: bool,
     sandbox: String,
     settings: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    program: Option<PathBuf>,
+    #[serde(default)]
+    extra_args: Vec<String>,
 }
 
 impl Granted {
     /// Returns the permissions of a spec.
     pub(crate) fn of(spec: &Spec) -> Self {
-        let values = |key: &&str| Some(((*key).to_owned(), spec.values(key)?));
+        let settings = spec.to_settings();
+        let settings = settings
+            .iter()
+            .filter(|(key, _)| !PER_SESSION.contains(key))
+            .map(|(key, values)| (key.to_owned(), values.to_vec()));
         Self {
+            settings: settings.collect(),
+            program: spec.program.clone(),
+            extra_args: spec.extra_args.clone(),
             policy: spec.policy.clone(),
             trusts_project: spec.project_settings == ProjectSettings::Trusted,
             sandbox: spec.sandbox.as_str().to_owned(),
-            settings: KEYS.iter().filter_map(values).collect(),
         }
     }
 
@@ -57,8 +61,13 @@ impl Granted {
             .into_iter()
             .find(|mode| mode.as_str() == self.sandbox)
             .unwrap_or(Sandbox::ReadOnly);
-        for key in KEYS {
-            let values = self.settings.get(*key).cloned().unwrap_or_default();
+        spec.program.clone_from(&self.program);
+        spec.extra_args.clone_from(&self.extra_args);
+        let now = spec.to_settings();
+        for (key, _) in now.iter().filter(|(key, _)| !PER_SESSION.contains(key)) {
+            spec.unset(key);
+        }
+        for (key, values) in &self.settings {
             spec.set(key, values)?;
         }
         Ok(())
@@ -85,12 +94,17 @@ mod tests {
             .project_settings(ProjectSettings::Trusted)
             .permission_mode("bypassPermissions");
         wider.add_dirs = vec!["/".into()];
+        wider.extra_args = vec!["--dangerously-skip-permissions".into()];
+        wider.set("mcp_config", ["/servers.json"]).unwrap();
+        wider.model = Some("another".into());
         let granted: Granted = serde_json::from_str(&stored).unwrap();
         granted.apply(&mut wider).unwrap();
 
         assert_eq!(wider.permission_mode.as_deref(), Some("plan"));
         assert_eq!(wider.allowed_tools, ["Read"]);
-        assert!(wider.add_dirs.is_empty());
+        assert!(wider.add_dirs.is_empty() && wider.extra_args.is_empty());
+        assert_eq!(wider.value("mcp_config"), None);
+        assert_eq!(wider.model.as_deref(), Some("another"));
         assert_eq!(wider.sandbox, Sandbox::Usual);
         assert_eq!(wider.project_settings, ProjectSettings::Untrusted);
         let wants = ToolUse::new("Edit", ToolKind::Edit);

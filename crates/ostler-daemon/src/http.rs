@@ -18,7 +18,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use ostler_core::event::{Level, Notice, NoticeCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::manager::Manager;
@@ -125,6 +124,7 @@ fn router(connection: Connection) -> Router {
         .route("/v1/approvals/{id}", post(approvals::answer))
         .route_layer(needs(Scope::Approve));
     let admin = Router::new()
+        .route("/v1/approval-code", get(info::approval_code))
         .route("/v1/sessions/{id}", delete(sessions::delete))
         .route_layer(needs(Scope::Admin));
     Router::new()
@@ -159,6 +159,7 @@ async fn admit(State(connection): State<Connection>, mut request: Request, next:
         Err(problem) => return problem.into_response(),
     };
     request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(connection.app.secrets);
     request.extensions_mut().insert(connection.app.manager);
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -259,15 +260,7 @@ async fn require(scope: Scope, request: Request, next: Next) -> Response {
     if let (Caller::Agent { session: Some(id) }, Some(manager)) =
         (&caller, request.extensions().get::<Arc<Manager>>())
     {
-        let message = format!(
-            "A process of this session requested {} {path} from the daemon, and was refused.",
-            request.method()
-        );
-        let message = ostler::render::clip::sanitize(&message);
-        manager.notify(
-            id,
-            Notice::new(Level::Warning, NoticeCode::ControlDenied, message),
-        );
+        manager.report_denied(id, &format!("{} {path}", request.method()));
     }
     let why = match &caller {
         Caller::Agent { .. } => "an agent cannot control the daemon that runs it".to_owned(),

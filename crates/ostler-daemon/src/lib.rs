@@ -37,6 +37,7 @@ use std::sync::Arc;
 use ostler::agent::Breakers;
 use ostler_store::Store;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 pub use self::embedder::{AgentsFuture, Embedder, PrepareFuture, Prepared};
 use self::http::{App, Channel, Secrets};
@@ -47,6 +48,7 @@ pub use self::manager::{ManagerOptions, Recovered};
 use self::notify::Notifier;
 pub use self::notify::NotifyCommand;
 pub use self::queue::ParallelLimits;
+use self::scope::Caller;
 pub use self::token::Secret;
 
 /// What a daemon runs with.
@@ -127,6 +129,7 @@ impl Daemon {
             instance::prepare_runtime_dir(dir)?;
         }
         peer::become_subreaper();
+        peer::raise_descriptor_limit();
         let (store, embedder) = (options.store, options.embedder);
         let shared = Shared {
             breakers: options.breakers,
@@ -142,6 +145,7 @@ impl Daemon {
         };
         let recovered = manager.recover().await.map_err(ServeError::Recovery)?;
         let socket = instance::bind(&options.socket)?;
+        manager.start_waiting().await;
         Ok(Self {
             address: tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()),
             approval_code: secrets.as_ref().map(|secrets| secrets.code.clone()),
@@ -202,7 +206,12 @@ async fn listen(
 /// How long to wait after a connection could not be accepted, such as for lack of descriptors.
 const ACCEPT_DELAY: std::time::Duration = std::time::Duration::from_millis(50);
 
+/// Maximum number of connections of all agents, and over TCP. They must not use up what a user needs
+/// to reach the daemon.
+const MAX_CONNECTIONS: usize = 128;
+
 async fn accept_socket(app: App, listener: tokio::net::UnixListener) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_DELAY).await;
@@ -210,8 +219,18 @@ async fn accept_socket(app: App, listener: tokio::net::UnixListener) {
         };
         match peer::identify(&stream, |pids| app.manager.session_of(pids)) {
             Ok(caller) => {
+                let is_agent = matches!(caller, Caller::Agent { .. });
+                let place = places.clone().try_acquire_owned().ok();
+                if is_agent && place.is_none() {
+                    continue; // closes the connection
+                }
+                let place = place.filter(|_| is_agent);
                 let channel = Channel::Socket(caller);
-                tokio::spawn(http::serve_connection(app.clone(), channel, stream));
+                let serve = http::serve_connection(app.clone(), channel, stream);
+                tokio::spawn(async move {
+                    serve.await;
+                    drop(place);
+                });
             }
             // The connection is closed: who cannot be identified gets nothing.
             Err(error) => tracing::warn!(%error, "connection refused"),
@@ -221,16 +240,20 @@ async fn accept_socket(app: App, listener: tokio::net::UnixListener) {
 
 async fn accept_tcp(app: App, listener: TcpListener) {
     let port = listener.local_addr().map_or(0, |address| address.port());
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_DELAY).await;
             continue;
         };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            continue; // closes the connection
+        };
         let _ = stream.set_nodelay(true);
-        tokio::spawn(http::serve_connection(
-            app.clone(),
-            Channel::Tcp(port),
-            stream,
-        ));
+        let serve = http::serve_connection(app.clone(), Channel::Tcp(port), stream);
+        tokio::spawn(async move {
+            serve.await;
+            drop(place);
+        });
     }
 }

@@ -9,14 +9,16 @@ pub use self::recovery::Recovered;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ostler::agent::Breakers;
 use ostler::host::Delivery;
+use ostler::render::clip::sanitize;
 use ostler::spec::{AfterTurn, Attendance, check_labels};
 use ostler::{Agent, Cause, Host, Outcome, Remote, Spec};
-use ostler_core::event::{Ended, Event, EventKind};
+use ostler_core::event::{Ended, Event, EventKind, Level, Notice, NoticeCode};
 use ostler_core::log::{Log, LogEntry, NewSession};
 use ostler_store::{Filter, NewManaged, SessionRow, Store, StoreError};
 
@@ -31,6 +33,12 @@ use crate::queue::{FairQueue, ParallelLimits};
 
 /// Maximum length of a name, in characters.
 const MAX_NAME: usize = 100;
+
+/// Maximum number of refused requests of an agent that are reported.
+const MAX_DENIALS: u32 = 100;
+
+/// Maximum length of such a request, in characters.
+const MAX_REQUEST: usize = 100;
 
 /// Maximum number of sessions per page.
 const MAX_PAGE: usize = 500;
@@ -75,6 +83,8 @@ pub(crate) struct Shared {
 
 struct State {
     live: HashMap<String, Live>,
+    /// Sessions that are being started, and whether they are to be stopped again.
+    starting: HashMap<String, bool>,
     queue: FairQueue<Waiting>,
     /// Agents with a session that may be refreshing its login.
     logins: HashSet<String>,
@@ -86,6 +96,8 @@ struct State {
 struct Live {
     remote: Remote,
     agent: String,
+    /// Number of requests of its agent to the daemon that were refused.
+    denials: Arc<AtomicU32>,
 }
 
 /// A session that waits to be started.
@@ -119,6 +131,7 @@ impl Manager {
             shared,
             state: Mutex::new(State {
                 live: HashMap::new(),
+                starting: HashMap::new(),
                 queue: FairQueue::new(options.parallel),
                 logins: HashSet::new(),
                 is_shutting_down: false,
@@ -149,8 +162,27 @@ impl Manager {
         request: CreateSession,
     ) -> Result<SessionView, Problem> {
         let request = normalized(request)?;
+        let granted = match &request.resume {
+            Some(id) => self.granted_to(id).await?,
+            None => None,
+        };
         let prepared = self.embedder.prepare(&request).await?;
-        self.admit(request, prepared, None).await
+        self.admit(request, prepared, granted).await
+    }
+
+    /// Returns the permissions of an earlier session, if a daemon created it.
+    async fn granted_to(&self, id: &str) -> Result<Option<Granted>, Problem> {
+        let own = id.to_owned();
+        let managed = self
+            .with_store(move |store| match store.look_up(&own)? {
+                Some(row) => store.managed(&row.session),
+                None => Ok(None),
+            })
+            .await?;
+        let granted = managed.map(|managed| serde_json::from_str(&managed.granted));
+        granted.transpose().map_err(|error| {
+            Problem::new(ProblemKind::Internal, format!("stored session: {error}"))
+        })
     }
 
     async fn admit(
@@ -253,6 +285,7 @@ impl Manager {
                     let mut state = self.state();
                     state.queue.on_ended(agent);
                     state.logins.remove(agent);
+                    state.starting.remove(&id);
                 }
                 let outcome = Outcome::new(Cause::BadRequest, problem.detail.clone());
                 self.close(&id, outcome).await;
@@ -268,6 +301,7 @@ impl Manager {
         let State {
             queue,
             logins,
+            starting,
             is_shutting_down,
             ..
         } = &mut *state;
@@ -279,6 +313,7 @@ impl Manager {
         if about.probe.is_some() {
             logins.insert(about.name.to_owned());
         }
+        starting.insert(waiting.id.clone(), false);
         Some(waiting)
     }
 
@@ -291,14 +326,26 @@ impl Manager {
         } = waiting;
         let own = id.clone();
         self.with_store(move |store| store.dequeue(&own)).await?;
-        let has_login = agent.about().probe.is_some();
-        let session = agent.start(&host, spec)?;
+        let about = agent.about();
+        // It may read the session to resume from the store.
+        let started = tokio::task::spawn_blocking(move || agent.start(&host, spec)).await;
+        let started = started.map_err(|e| Problem::new(ProblemKind::Internal, e.to_string()))?;
+        let session = started?;
         let live = Live {
             remote: session.remote(),
-            agent: agent.about().name.to_owned(),
+            agent: about.name.to_owned(),
+            denials: Arc::default(),
         };
-        self.state().live.insert(id, live);
-        follow::spawn(self.clone(), session, has_login);
+        let is_unwanted = {
+            let mut state = self.state();
+            state.live.insert(id.clone(), live.clone());
+            let was_stopped = state.starting.remove(&id).unwrap_or(false);
+            was_stopped || state.is_shutting_down
+        };
+        if is_unwanted {
+            live.remote.stop();
+        }
+        follow::spawn(self.clone(), session, about.probe.is_some());
         Ok(())
     }
 
@@ -387,11 +434,28 @@ impl Manager {
         found.map(|(id, _)| id.clone())
     }
 
-    /// Adds a notice to the events of a running session.
-    pub(crate) fn notify(&self, id: &str, notice: ostler_core::event::Notice) {
-        if let Some(live) = self.live(id) {
-            live.remote.notice(notice);
+    /// Reports a request of a session's agent to the daemon that was refused, in its events. After
+    /// the first hundred, no more are reported.
+    pub(crate) fn report_denied(&self, id: &str, request: &str) {
+        let Some(live) = self.live(id) else { return };
+        let number = live.denials.fetch_add(1, Ordering::Relaxed);
+        if number >= MAX_DENIALS {
+            return;
         }
+        let more = if number + 1 == MAX_DENIALS {
+            " Further ones are not reported."
+        } else {
+            ""
+        };
+        let request: String = sanitize(request).chars().take(MAX_REQUEST).collect();
+        let message = format!(
+            "A process of this session requested {request} from the daemon, and was refused.{more}"
+        );
+        live.remote.notice(Notice::new(
+            Level::Warning,
+            NoticeCode::ControlDenied,
+            message,
+        ));
     }
 
     fn live(&self, id: &str) -> Option<Live> {
@@ -409,6 +473,13 @@ fn normalized(mut request: CreateSession) -> Result<CreateSession, Problem> {
             || name.contains(char::is_control))
     {
         let why = format!("name: expected 1 to {MAX_NAME} printable characters");
+        return Err(Problem::new(ProblemKind::BadRequest, why));
+    }
+    if request.prompt.as_deref() == Some("") {
+        request.prompt = None;
+    }
+    if request.fork && request.resume.is_none() {
+        let why = "fork: name the session to copy in `resume`";
         return Err(Problem::new(ProblemKind::BadRequest, why));
     }
     if request.once && request.prompt.is_none() {

@@ -185,6 +185,10 @@ fn other_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
             .needs(Scope::Approve)
             .body(answer)
             .returns(200, json(schema::<api::ApprovalView>)),
+        Route::new("get", "/v1/approval-code", "approvalCode")
+            .does("Get the approval code for TCP clients; only on the Unix socket")
+            .needs(Scope::Admin)
+            .returns(200, json(schema::<api::ApprovalCode>)),
         Route::new("get", "/v1/agents", "listAgents")
             .does("List agents, and whether they are ready")
             .returns(200, json(schema::<api::AgentList>)),

@@ -24,6 +24,19 @@ pub(crate) fn become_subreaper() {
     }
 }
 
+/// Allows as many open files as the system permits: each session and each client needs some.
+pub(crate) fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "limit on open files not raised");
+    }
+}
+
 /// Returns who connected, or an error if that is another user or cannot be determined.
 ///
 /// `session_of` returns the session whose agent is among these processes. The mark in a caller's
@@ -41,7 +54,9 @@ pub(crate) fn identify(
     let caller = PeerProcess::of(stream, peer.pid())?;
     let pid = caller.pid;
     let lineage = lineage(pid);
-    let is_marked = has_mark(pid);
+    // A caller that hides its environment is not trusted.
+    let is_marked = environ(pid).is_none_or(|environ| has_mark(&environ))
+        || lineage.iter().flatten().any(|pid| is_of_session(*pid));
     // The id may have been reused while the lineage was read.
     caller.check()?;
     let lineage =
@@ -51,7 +66,7 @@ pub(crate) fn identify(
         Some(at) if at > 0 => Caller::Agent {
             session: session_of(&lineage[..at]),
         },
-        // An agent of another daemon, or one that escaped.
+        // An agent of another Ostler, or one that escaped.
         None if is_marked => Caller::Agent { session: None },
         // Also the daemon itself, in tests that call it from within.
         _ => Caller::User {
@@ -162,10 +177,24 @@ fn stat(pid: i32) -> Option<(i32, u64)> {
     Some((parent, fields.nth(17)?.parse().ok()?))
 }
 
-/// Returns true if the environment of a process has the mark of a session.
+/// Returns true if a process belongs to a session of any Ostler: it has a mark, or it is a guard.
 #[cfg(target_os = "linux")]
-fn has_mark(pid: i32) -> bool {
-    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+fn is_of_session(pid: i32) -> bool {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let is_guard = command
+        .split(|byte| *byte == 0)
+        .any(|word| word.starts_with(b"__guard"));
+    is_guard || environ(pid).is_some_and(|environ| has_mark(&environ))
+}
+
+#[cfg(target_os = "linux")]
+fn environ(pid: i32) -> Option<Vec<u8>> {
+    std::fs::read(format!("/proc/{pid}/environ")).ok()
+}
+
+/// Returns true if an environment has the mark of a session.
+#[cfg(target_os = "linux")]
+fn has_mark(environ: &[u8]) -> bool {
     let prefix = format!("{}=", ostler::host::SESSION_VARIABLE);
     let mut entries = environ.split(|byte| *byte == 0);
     entries.any(|entry| entry.starts_with(prefix.as_bytes()))

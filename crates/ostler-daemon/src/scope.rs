@@ -4,6 +4,8 @@ use std::fmt;
 
 use ostler_core::names::named;
 
+use crate::api::CreateSession;
+
 named! {
     /// A group of operations that a caller may be allowed to use.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +55,23 @@ pub fn allows(caller: &Caller, scope: Scope) -> bool {
     }
 }
 
+/// Returns the field of a new session that only a caller who may approve can set, because it could
+/// widen what the agent may do without asking.
+#[must_use]
+pub fn needs_approval(caller: &Caller, request: &CreateSession) -> Option<&'static str> {
+    if allows(caller, Scope::Approve) {
+        return None;
+    }
+    let is_narrow = |preset: &String| matches!(preset.as_str(), "read-only" | "ask");
+    if !request.permissions.as_ref().is_none_or(is_narrow) {
+        return Some("permissions");
+    }
+    if !request.settings.is_empty() {
+        return Some("settings");
+    }
+    request.resume.is_some().then_some("resume")
+}
+
 /// Decides whether a caller may see a session at all.
 #[must_use]
 pub fn may_see(caller: &Caller, id: &str) -> bool {
@@ -91,6 +110,44 @@ mod tests {
             assert!(!allows(&unknown, scope), "{scope}");
         }
         assert!(may_see(&agent, "a") && !may_see(&agent, "b") && !may_see(&unknown, "a"));
+    }
+
+    #[test]
+    fn a_token_alone_never_widens_permissions() {
+        let request = |set: fn(&mut CreateSession)| {
+            let mut request = CreateSession::default();
+            set(&mut request);
+            request
+        };
+        let (token, code) = (
+            Caller::Token { approved: false },
+            Caller::Token { approved: true },
+        );
+        for (request, field) in [
+            (request(|_| {}), None),
+            (request(|it| it.attended = Some(false)), None),
+            (request(|it| it.permissions = Some("ask".into())), None),
+            (
+                request(|it| it.permissions = Some("read-only".into())),
+                None,
+            ),
+            (
+                request(|it| it.permissions = Some("all".into())),
+                Some("permissions"),
+            ),
+            (
+                request(|it| it.permissions = Some("workspace".into())),
+                Some("permissions"),
+            ),
+            (request(|it| it.resume = Some("x".into())), Some("resume")),
+            (
+                request(|it| drop(it.settings.insert("permission_mode".into(), "x".into()))),
+                Some("settings"),
+            ),
+        ] {
+            assert_eq!(needs_approval(&token, &request), field, "{request:?}");
+            assert_eq!(needs_approval(&code, &request), None);
+        }
     }
 
     #[test]

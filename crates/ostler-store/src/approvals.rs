@@ -179,3 +179,12 @@ pub(crate) fn decide(
         Some(approval) => DecideResult::Earlier(Box::new(approval)),
     })
 }
+
+/// Marks an approval as withdrawn, whatever was decided.
+pub(crate) fn withdraw(db: &Connection, id: &str) -> Result<()> {
+    db.execute(
+        "UPDATE approvals SET state = 'withdrawn' WHERE id = ?1",
+        [id],
+    )
+    .map(drop)
+}

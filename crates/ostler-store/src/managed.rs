@@ -156,6 +156,9 @@ pub(crate) fn orphaned(db: &Connection) -> Result<Vec<Orphaned>> {
     Ok(found)
 }
 
+/// How long the response to a request with an idempotency key is kept: a day.
+const RETENTION_MS: i64 = 24 * 60 * 60 * 1000;
+
 /// State of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdempotentRequest {
@@ -176,6 +179,10 @@ pub(crate) fn begin_idempotent(
     fingerprint: &str,
     at: Timestamp,
 ) -> Result<IdempotentRequest> {
+    db.execute(
+        "DELETE FROM idempotency WHERE at < ?1",
+        [at.0 - RETENTION_MS],
+    )?;
     let found: Option<(String, Option<String>)> = db
         .query_row(
             "SELECT fingerprint, response FROM idempotency WHERE key = ?1",
@@ -209,11 +216,8 @@ pub(crate) fn end_idempotent(db: &Connection, key: &str, response: Option<&str>)
     Ok(())
 }
 
-/// Forgets requests without a response, whose daemon is gone, and all that are older than `limit`.
-pub(crate) fn forget_idempotent(db: &Connection, limit: Timestamp) -> Result<()> {
-    db.execute(
-        "DELETE FROM idempotency WHERE response IS NULL OR at < ?1",
-        [limit.0],
-    )
-    .map(drop)
+/// Forgets requests without a response, whose daemon is gone.
+pub(crate) fn forget_unanswered(db: &Connection) -> Result<()> {
+    db.execute("DELETE FROM idempotency WHERE response IS NULL", [])
+        .map(drop)
 }

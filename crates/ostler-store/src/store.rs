@@ -312,6 +312,14 @@ impl Store {
         self.change(|db| approvals::decide(db, id, decision))
     }
 
+    /// Marks an approval as withdrawn whose answer did not reach its session.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn withdraw_approval(&self, id: &str) -> Result<(), StoreError> {
+        self.change(|db| approvals::withdraw(db, id))
+    }
+
     /// Registers a request with an idempotency key. The fingerprint identifies its content.
     ///
     /// # Errors
@@ -333,13 +341,12 @@ impl Store {
         self.change(|db| managed::end_idempotent(db, key, response))
     }
 
-    /// Forgets requests with an idempotency key that have no response, and all before `limit`.
-    /// Called when a daemon starts.
+    /// Forgets requests with an idempotency key that have no response. Called when a daemon starts.
     ///
     /// # Errors
     /// If the database cannot be written.
-    pub fn forget_idempotent(&self, limit: Timestamp) -> Result<(), StoreError> {
-        self.change(|db| managed::forget_idempotent(db, limit))
+    pub fn forget_unanswered(&self) -> Result<(), StoreError> {
+        self.change(managed::forget_unanswered)
     }
 
     /// Makes a change in one transaction.

@@ -17,8 +17,8 @@ pub fn spawn(program: &Path, args: &[OsString], output: std::fs::File) -> std::i
     process::spawn_detached(program, args, output)
 }
 
-/// Runs a command of the user with this input, without its output. It has its own process group, and
-/// is killed after `timeout` or if the future is dropped.
+/// Runs a command of the user with this input, without its output. It has its own process group,
+/// and is killed after `timeout` or if the future is dropped.
 ///
 /// # Errors
 /// If it cannot be started, does not end in time, or fails.

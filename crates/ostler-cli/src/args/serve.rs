@@ -59,6 +59,9 @@ pub(crate) struct ServeArgs {
     /// Print the token for TCP clients and exit
     #[arg(long, conflicts_with_all = ["print_unit", "detach"])]
     pub(crate) print_token: bool,
+    /// Print the code that TCP clients need to approve, and exit
+    #[arg(long, conflicts_with_all = ["print_socket", "print_token", "print_unit", "detach"])]
+    pub(crate) print_code: bool,
     /// Print a unit file that starts the daemon, and exit
     #[arg(long, value_enum, value_name = "KIND", conflicts_with = "detach")]
     pub(crate) print_unit: Option<UnitKind>,

@@ -4,14 +4,16 @@ mod embedder;
 mod unit;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_daemon::client::Client;
 use ostler_daemon::{
-    Daemon, InstanceError, ManagerOptions, NotifyCommand, Options, ParallelLimits, Secret,
-    ServeError, token_path,
+    Daemon, InstanceError, ManagerOptions, NotifyCommand, Options, ParallelLimits, ServeError,
+    token_path,
 };
 
 use crate::args::ServeArgs;
@@ -41,6 +43,15 @@ pub(crate) async fn run(args: ServeArgs) -> Result<Code> {
                 .hint("start the daemon with `ostler serve --listen 127.0.0.1:PORT`")
         })?;
         print_line(text.trim());
+        return Ok(exit::OK);
+    }
+    if args.print_code {
+        let code = Client::new(&socket).approval_code().await;
+        let code = code.map_err(|error| {
+            Fault::unavailable(error.to_string())
+                .hint("start the daemon with `ostler serve --listen 127.0.0.1:PORT`")
+        })?;
+        print_line(&code.code);
         return Ok(exit::OK);
     }
     if let Some(kind) = args.print_unit {
@@ -131,10 +142,12 @@ fn report(daemon: &Daemon) {
     }
     if let (Some(address), Some(code)) = (daemon.address, &daemon.approval_code) {
         errln!("listening on http://{address}; print the token with `ostler serve --print-token`");
-        errln!(
-            "approval code: {} (needed to approve over TCP; not stored)",
-            Secret::reveal(code)
-        );
+        // A log file or a journal could be read by an agent.
+        if std::io::stderr().is_terminal() {
+            errln!("approval code: {} (to approve over TCP)", code.reveal());
+        } else {
+            errln!("print the code to approve over TCP with `ostler serve --print-code`");
+        }
     }
 }
 
@@ -175,7 +188,9 @@ fn start_in_background() -> Result<PathBuf> {
     let dir = environment::state_dir().unwrap_or_default();
     let path = dir.join("daemon.log");
     store::open_store()?; // creates the directory
-    let log = std::fs::File::create(&path).map_err(Fault::internal)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let log = options.open(&path).map_err(Fault::internal)?;
     let program = environment::own_program().map_err(Fault::internal)?;
     ostler::detached::spawn(&program, &args, log).map_err(Fault::internal)?;
     Ok(path)

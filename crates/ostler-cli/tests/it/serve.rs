@@ -84,7 +84,7 @@ fn block_on_for<T>(time: Duration, future: impl Future<Output = T>) -> T {
         .unwrap();
     runtime.block_on(async {
         let done = tokio::time::timeout(time, future).await;
-        done.expect("an answer of the daemon")
+        done.unwrap_or_else(|_| panic!("no answer of the daemon"))
     })
 }
 

@@ -185,10 +185,19 @@ impl Machine {
         });
     }
 
-    /// Returns the id of the tool call, unless another request about the same call is open.
+    /// Returns an id that no other request has, so that an answer cannot reach another request than
+    /// the one that was shown: the id of the tool call, that of the request, or one with a number.
+    /// The agent chooses the first two, and may choose the same one twice.
     fn event_id(&self, ask: &PermissionRequest) -> String {
-        let free = |id: &&String| !self.permissions.open.iter().any(|(open, _)| open == *id);
-        ask.call.as_ref().filter(free).unwrap_or(&ask.id).clone()
+        let permissions = &self.permissions;
+        let is_free = |id: &str| {
+            !permissions.open.iter().any(|(open, _)| open == id)
+                && !permissions.decided.iter().any(|decided| decided == id)
+        };
+        let own = ask.call.iter().chain([&ask.id]).cloned();
+        let numbered = (2_u64..).map(|number| format!("{}#{number}", ask.id));
+        let mut ids = own.chain(numbered);
+        ids.find(|id| is_free(id)).unwrap_or_default()
     }
 
     fn decide(&mut self, decided: PermissionDecision) {
@@ -205,6 +214,9 @@ impl Machine {
             Decision::Denied
         };
         self.permissions.mark_decided(&id);
+        if let Some(call) = ask.call.as_ref().filter(|call| **call != id) {
+            self.permissions.mark_decided(call);
+        }
         self.emit_permission(permission(&id, &ask, decision, message, by));
         self.step.push(ToAgent::Verdict {
             id: ask.id,

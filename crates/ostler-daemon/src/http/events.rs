@@ -28,6 +28,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How often to look for events of sessions that another process runs.
 const POLL: Duration = Duration::from_millis(500);
 
+/// How many of these looks there are between two heartbeats.
+const POLLS_PER_HEARTBEAT: u64 = 30;
+
 /// First frame: how long a client should wait before it connects again.
 const RETRY: &str = "retry: 1000\n\n";
 
@@ -48,6 +51,7 @@ pub(super) async fn session(
         session: row.session,
         next: since.saturating_add(1),
         phase: Phase::Opening,
+        polls: 0,
     };
     Ok(response(stream::unfold(reader, SessionReader::advance)))
 }
@@ -100,6 +104,8 @@ struct SessionReader {
     next: u64,
     phase: Phase,
     stored: Option<watch::Receiver<u64>>,
+    /// Number of times that it looked for events of another process.
+    polls: u64,
 }
 
 impl SessionReader {
@@ -168,6 +174,14 @@ impl SessionReader {
                 self.stored = None; // the rest is in the store
                 Wakeup::Stored
             }
+            Wakeup::Polled => {
+                self.polls += 1;
+                if self.polls % POLLS_PER_HEARTBEAT == 0 {
+                    Wakeup::Heartbeat
+                } else {
+                    Wakeup::Polled
+                }
+            }
             other => other,
         }
     }
@@ -176,6 +190,8 @@ impl SessionReader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wakeup {
     Stored,
+    /// Another process may have stored something.
+    Polled,
     Closed,
     Heartbeat,
 }
@@ -184,7 +200,7 @@ enum Wakeup {
 async fn wait(stored: Option<&mut watch::Receiver<u64>>) -> Wakeup {
     let Some(stored) = stored else {
         tokio::time::sleep(POLL).await;
-        return Wakeup::Stored;
+        return Wakeup::Polled;
     };
     match tokio::time::timeout(HEARTBEAT, stored.changed()).await {
         Ok(Ok(())) => Wakeup::Stored,
@@ -291,7 +307,7 @@ impl AllReader {
                 Ok(_) => {}
             }
             match wait(Some(&mut self.stored)).await {
-                Wakeup::Stored => {}
+                Wakeup::Stored | Wakeup::Polled => {}
                 Wakeup::Closed => return None,
                 Wakeup::Heartbeat => {
                     return Some((Ok(Bytes::from_static(b": heartbeat\n\n")), self));

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use ostler_store::{Filter, UsageGroup, UsageKey, UsageQuery};
 use serde_json::{Value, json};
 
-use super::Reply;
 use super::body::{Query, invalid, json as json_response, text_response};
-use crate::api::{AgentList, SearchMatch, SearchMatches};
+use super::{Reply, Secrets};
+use crate::api::{AgentList, ApprovalCode, SearchMatch, SearchMatches};
 use crate::manager::Manager;
 use crate::openapi;
+use crate::problem::{Problem, ProblemKind};
+use crate::scope::Caller;
 
 type Shared = State<Arc<Manager>>;
 
@@ -99,4 +102,23 @@ pub(super) async fn metrics(State(manager): Shared) -> Response {
 
 pub(super) async fn openapi() -> Reply {
     json_response(StatusCode::OK, &openapi::document())
+}
+
+/// Returns the approval code, to a user on the socket only.
+pub(super) async fn approval_code(
+    Extension(caller): Extension<Caller>,
+    Extension(secrets): Extension<Option<Arc<Secrets>>>,
+) -> Reply {
+    if !matches!(caller, Caller::User { .. }) {
+        let why = "the approval code is only given out on the Unix socket";
+        return Err(Problem::new(ProblemKind::Forbidden, why));
+    }
+    let secrets = secrets.ok_or_else(|| {
+        Problem::new(
+            ProblemKind::NotFound,
+            "there is no approval code without `--listen`",
+        )
+    })?;
+    let code = secrets.code.reveal().to_owned();
+    json_response(StatusCode::OK, &ApprovalCode { code })
 }

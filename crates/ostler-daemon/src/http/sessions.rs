@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -14,18 +15,29 @@ use sha2::{Digest, Sha256};
 
 use super::body::{Query, invalid, json, parse, read, seconds, text_response, to_the_end};
 use super::{Reply, idempotency};
-use crate::api::{Interrupted, SessionResult, SessionView};
+use crate::api::{CreateSession, Interrupted, SessionResult, SessionView};
 use crate::manager::{ListQuery, Manager};
 use crate::problem::{Problem, ProblemKind};
+use crate::scope::{self, Caller};
 
 type Shared = State<Arc<Manager>>;
 
 /// Maximum time to wait for a result.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
-pub(super) async fn create(State(manager): Shared, headers: HeaderMap, body: Body) -> Reply {
+pub(super) async fn create(
+    State(manager): Shared,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Reply {
     let bytes = read(&headers, body).await?;
-    let request = parse(&bytes)?;
+    let request: CreateSession = parse(&bytes)?;
+    if let Some(field) = scope::needs_approval(&caller, &request) {
+        let why = format!("{field}: only a caller with the scope `approve` can set it");
+        return Err(Problem::new(ProblemKind::Forbidden, why)
+            .hint("use the Unix socket, or send the approval code"));
+    }
     let own = manager.clone();
     let run = async move { encoded(StatusCode::CREATED, &own.create(request).await?) };
     idempotency::once(manager, &headers, "POST /v1/sessions", &bytes, run).await

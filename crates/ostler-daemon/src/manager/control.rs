@@ -9,7 +9,7 @@ use ostler::{Cause, Outcome};
 use ostler_core::event::SessionState;
 use ostler_store::{ApprovalDecision, ApprovalState, DecideResult, SessionRow, SessionStatus};
 
-use super::{Live, Manager, shutting_down};
+use super::{Live, Manager};
 use crate::api::{
     Answer, AnswerDecision, ApprovalView, CreateSession, SendMessage, SessionView, WhenBusy,
 };
@@ -111,7 +111,7 @@ impl Manager {
         let granted: Granted = serde_json::from_str(&managed.granted).map_err(read)?;
         let request: CreateSession = serde_json::from_str(&managed.request).map_err(read)?;
         let request = CreateSession {
-            agent: Some(row.agent.clone()),
+            agent: request.agent.clone().or_else(|| Some(row.agent.clone())),
             prompt: None,
             once: false,
             resume: Some(row.session.clone()),
@@ -140,7 +140,13 @@ impl Manager {
 
     /// Ends a session that waits to be started. Returns false if it does not.
     async fn withdraw(&self, id: &str) -> bool {
-        let removed = self.state().queue.remove(|waiting| waiting.id == id);
+        let removed = {
+            let mut state = self.state();
+            if let Some(is_unwanted) = state.starting.get_mut(id) {
+                *is_unwanted = true; // it is stopped once it has started
+            }
+            state.queue.remove(|waiting| waiting.id == id)
+        };
         if removed.is_some() {
             let why = "The session was stopped before it started.";
             self.close(id, Outcome::new(Cause::Stopped, why)).await;
@@ -151,9 +157,10 @@ impl Manager {
     async fn stop_and_wait(&self, id: &str) -> Result<(), Problem> {
         if let Some(live) = self.live(id) {
             live.remote.stop();
+        }
+        if !self.withdraw(id).await {
             self.wait_for_end(id).await?;
         }
-        self.withdraw(id).await;
         Ok(())
     }
 
@@ -189,11 +196,13 @@ impl Manager {
     /// Deletes a session: its processes, events and raw output.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), Problem> {
         let row = self.row(id).await?;
-        if let Some(live) = self.live(&row.session) {
+        let live = self.live(&row.session);
+        if let Some(live) = &live {
             live.remote.kill();
+        }
+        if !self.withdraw(&row.session).await {
             self.wait_for_end(&row.session).await?;
         }
-        self.withdraw(&row.session).await;
         self.with_store(move |store| store.remove(&row.session))
             .await
             .map(drop)
@@ -213,9 +222,6 @@ impl Manager {
         {
             let why = format!("message: expected at most {MAX_MESSAGE} bytes");
             return Err(Problem::new(ProblemKind::BadRequest, why));
-        }
-        if self.state().is_shutting_down {
-            return Err(shutting_down());
         }
         let (own, by, at) = (id.to_owned(), caller.to_string(), self.embedder.now());
         let message = answer.message.clone();
@@ -241,7 +247,7 @@ impl Manager {
             DecideResult::Earlier(approval) => return Err(decided_earlier(approval.state)),
         };
         let Some(live) = self.live(&approval.session) else {
-            return Err(decided_earlier(ApprovalState::Withdrawn));
+            return Err(self.undelivered(id).await);
         };
         let reply = match answer.decision {
             AnswerDecision::Allow => PermissionAnswer::Allow,
@@ -253,10 +259,18 @@ impl Manager {
         };
         match live.remote.answer(&approval.request, reply).await {
             Ok(()) => Ok((*approval).into()),
-            Err(RequestError::Ended | RequestError::Refused(_)) => {
-                Err(decided_earlier(ApprovalState::Withdrawn))
-            }
+            Err(RequestError::Ended | RequestError::Refused(_)) => Err(self.undelivered(id).await),
         }
+    }
+
+    /// Corrects the record of an answer that did not reach its session.
+    async fn undelivered(&self, id: &str) -> Problem {
+        let own = id.to_owned();
+        let withdrawn = self.with_store(move |store| store.withdraw_approval(&own));
+        if let Err(problem) = withdrawn.await {
+            tracing::warn!(approval = id, %problem, "record not corrected");
+        }
+        decided_earlier(ApprovalState::Withdrawn)
     }
 }
 

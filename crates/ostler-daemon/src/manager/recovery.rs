@@ -15,9 +15,6 @@ use crate::api::CreateSession;
 use crate::granted::Granted;
 use crate::problem::{Problem, ProblemKind};
 
-/// How long the responses to requests with an idempotency key are kept.
-const IDEMPOTENCY_MS: i64 = 24 * 60 * 60 * 1000;
-
 /// What was recovered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovered {
@@ -33,8 +30,7 @@ impl Manager {
     /// Closes the sessions of a daemon that is gone, and queues those that it had not started.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Recovered, Problem> {
         let now = self.embedder.now();
-        let limit = Timestamp(now.0 - IDEMPOTENCY_MS);
-        self.with_store(move |store| store.forget_idempotent(limit))
+        self.with_store(ostler_store::Store::forget_unanswered)
             .await?;
         let orphaned = self.with_store(ostler_store::Store::orphaned).await?;
         let mut recovered = Recovered::default();
@@ -64,8 +60,12 @@ impl Manager {
                 }
             }
         }
-        self.pump().await;
         Ok(recovered)
+    }
+
+    /// Starts the sessions that wait.
+    pub(crate) async fn start_waiting(self: &Arc<Self>) {
+        self.pump().await;
     }
 
     async fn requeue(&self, request: &str, granted: &str, id: &str) -> Result<(), Problem> {

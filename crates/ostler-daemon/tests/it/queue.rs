@@ -78,3 +78,26 @@ async fn the_breaker_opens_and_outlives_the_daemon() {
     assert_eq!(outcome["detail"]["spawn"], "breaker_open", "{outcome}");
     assert_eq!(outcome["cause"], "unavailable");
 }
+
+// A session that is stopped at any moment of its start ends.
+#[tokio::test]
+async fn a_stop_during_the_start_is_not_lost() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    for _ in 0..20 {
+        let client = rig.client.clone();
+        let request = rig.request("echo");
+        let created = tokio::spawn(async move { client.create(&request).await.unwrap().id });
+        // The row exists before the agent is started.
+        let id = loop {
+            let page = rig.client.sessions("limit=1").await.unwrap();
+            match page.sessions.into_iter().next() {
+                Some(session) => break session.id,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        rig.client.stop(&id).await.unwrap();
+        assert_eq!(created.await.unwrap(), id);
+        rig.wait_for_end(&id).await;
+    }
+}

@@ -270,3 +270,67 @@ async fn a_slow_client_is_dropped() {
     let length = length.expect("a response").unwrap();
     assert!(text[..length].starts_with(b"HTTP/1.1 408"));
 }
+
+// With the token file alone, an agent could otherwise start another one without restrictions.
+#[tokio::test]
+async fn the_token_alone_does_not_widen_permissions() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let json = "Content-Type: application/json";
+    let body = |more: &str| {
+        let request = serde_json::to_value(rig.request("echo")).unwrap();
+        let mut request = request.as_object().unwrap().clone();
+        request.extend(serde_json::from_str::<serde_json::Map<_, _>>(more).unwrap());
+        serde_json::Value::from(request).to_string()
+    };
+    for more in [
+        r#"{"permissions":"all"}"#,
+        r#"{"settings":{"permission_mode":"bypassPermissions"}}"#,
+        r#"{"resume":"00000000-0000-4000-8000-000000000000"}"#,
+    ] {
+        let refused = rig.tcp("POST /v1/sessions", &[json], &body(more)).await;
+        assert_eq!(refused.status(), 403, "{more}");
+    }
+    let ask = body(r#"{"permissions":"ask"}"#);
+    let plain = rig.tcp("POST /v1/sessions", &[json], &ask).await;
+    assert_eq!(plain.status(), 201);
+    // The code is given out on the socket, and never over TCP.
+    let code = format!("Ostler-Approval-Code: {}", rig.code);
+    let path = "GET /v1/approval-code";
+    for headers in [vec![], vec![code.as_str()]] {
+        assert_eq!(rig.tcp(path, &headers, "").await.status(), 403);
+    }
+    assert_eq!(rig.client.approval_code().await.unwrap().code, rig.code);
+}
+
+// A change is made to its end although the client has gone.
+#[tokio::test]
+async fn a_client_that_disconnects_leaves_nothing_half_done() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let token = std::fs::read_to_string(rig.path("run/token")).unwrap();
+    let body = serde_json::to_string(&rig.request("echo")).unwrap();
+    for delay in 0..20_u64 {
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", rig.port))
+            .await
+            .unwrap();
+        let head = format!(
+            "POST /v1/sessions HTTP/1.1\r\nHost: localhost:{}\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            rig.port,
+            token.trim(),
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        drop(stream);
+    }
+    // All that were accepted run, and the agent can be started again.
+    let last = rig.create("echo").await;
+    rig.events_until(&last.id, |event| event["type"] == "turn_ended")
+        .await;
+    for session in rig.client.sessions("limit=500").await.unwrap().sessions {
+        rig.events_until(&session.id, |event| event["type"] == "turn_ended")
+            .await;
+    }
+}

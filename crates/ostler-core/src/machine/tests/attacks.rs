@@ -64,6 +64,56 @@ fn a_grant_does_not_override_a_rule() {
     );
 }
 
+// An agent gives two requests the same ids. Whoever allows the one that they were shown must not
+// allow the other.
+#[test]
+fn an_answer_reaches_only_the_request_that_was_shown() {
+    let mut rig = with_rules(
+        waiting(Limits::default(), all_capabilities()),
+        None,
+        Attendance::Attended,
+    );
+    let ask = |id: &str, command: &str| {
+        requested(PermissionRequest {
+            id: id.into(),
+            call: Some("X".into()),
+            input: Some(serde_json::from_str(command).unwrap()),
+            wants: ToolUse::new("Bash", ToolKind::Execute),
+            fallback: Fallback::Person,
+        })
+    };
+    rig.give(ask("r1", "\"evil\""))
+        .give(ask("X", "\"ls\""))
+        .give(ask("X", "\"rm\""));
+    let asked = |rig: &Rig, input: &str| -> String {
+        let mut kinds = rig.events().into_iter().filter_map(|event| match event {
+            EventKind::Permission(it) if it.decision == Decision::Asked => Some(it),
+            _ => None,
+        });
+        let found = kinds.find(|it| it.input.as_ref().is_some_and(|json| json.get() == input));
+        found.map(|it| it.id.clone()).unwrap()
+    };
+    let (evil, ls, rm) = (
+        asked(&rig, "\"evil\""),
+        asked(&rig, "\"ls\""),
+        asked(&rig, "\"rm\""),
+    );
+    assert!(evil != ls && ls != rm && evil != rm, "{evil} {ls} {rm}");
+    rig.give(answered(ls.clone(), PermissionAnswer::Allow));
+    let allowed: Vec<_> = rig
+        .events()
+        .into_iter()
+        .filter_map(|event| match event {
+            EventKind::Permission(it) if it.decision == Decision::Allowed => Some(it.id.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(allowed, [ls.clone()]);
+    // A later request does not take over the id of one that was decided.
+    rig.give(ask("X", "\"late\""));
+    assert_ne!(asked(&rig, "\"late\""), ls);
+}
+
 #[test]
 fn a_stopping_session_cannot_be_frozen() {
     let mut rig = waiting(Limits::default(), all_capabilities());
