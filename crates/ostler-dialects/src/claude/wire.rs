@@ -106,13 +106,13 @@ wire! {
         is_error,
     }
 
-    /// A Messages API event, passed through.
+    /// A Messages API event, passed through. Boxes hold what deltas do not have.
     struct StreamEvent {
         #[serde(rename = "type")]
         kind,
-        message: Node<'a, Message<'a>>,
+        message: Node<'a, Box<Message<'a>>>,
         delta: Node<'a, Delta<'a>>,
-        usage: Node<'a, Tokens<'a>>,
+        usage: Node<'a, Box<Tokens<'a>>>,
         error: Object<ApiError<'a>>,
     }
 
