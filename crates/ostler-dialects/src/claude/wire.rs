@@ -6,7 +6,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::lenient::{Content, List, Node, Object, Objects, Scalar, Table, wire};
+use crate::lenient::{Content, List, Node, Object, Objects, Rare, Scalar, Table, wire};
 
 wire! {
     /// One line.
@@ -106,14 +106,14 @@ wire! {
         is_error,
     }
 
-    /// A Messages API event, passed through. Boxes hold what deltas do not have.
+    /// A Messages API event, passed through.
     struct StreamEvent {
         #[serde(rename = "type")]
         kind,
-        message: Node<'a, Box<Message<'a>>>,
+        message: Rare<Message<'a>>,
         delta: Node<'a, Delta<'a>>,
-        usage: Node<'a, Box<Tokens<'a>>>,
-        error: Object<ApiError<'a>>,
+        usage: Rare<Tokens<'a>>,
+        error: Rare<ApiError<'a>>,
     }
 
     /// An increment of a block.
