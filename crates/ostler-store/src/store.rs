@@ -39,14 +39,20 @@ impl Store {
     }
 
     /// Like [`Store::open`], but does not wait for the database, so that an agent can be started
-    /// meanwhile. If the database cannot be opened, every other method fails.
+    /// meanwhile. If the database cannot be opened, every other method fails. Waits if a large
+    /// database has to be migrated, which may take longer than a session.
     ///
     /// # Errors
-    /// If the directory cannot be used, belongs to another user or is writable by all users.
+    /// If the directory cannot be used, belongs to another user or is writable by all users, or if
+    /// a migration failed.
     pub fn open_in_background(dir: &Path) -> Result<Self, StoreError> {
         let store_dir = StoreDir::prepare(dir)?;
+        let is_slow = database::opens_slowly(&store_dir);
         let writer = Writer::start(store_dir.clone())
             .map_err(|error| StoreError::unusable(&store_dir.database(), &error))?;
+        if is_slow {
+            writer.wait_until_open()?;
+        }
         Ok(Self {
             store_dir,
             writer,
