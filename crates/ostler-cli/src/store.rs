@@ -1,6 +1,6 @@
 //! Access to the session store in the state directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler::agent::Breakers;
@@ -17,11 +17,14 @@ use crate::{commands, config, environment, output, trust_review};
 
 /// Opens the user's store, creating it if necessary.
 pub(crate) fn open_store() -> Result<Arc<Store>> {
-    let dir = environment::state_dir().ok_or_else(|| {
+    Ok(Arc::new(Store::open(&store_dir()?)?))
+}
+
+fn store_dir() -> Result<PathBuf> {
+    environment::state_dir().ok_or_else(|| {
         Fault::usage("no directory to store sessions in: HOME is not set")
             .hint("set OSTLER_STATE_DIR to a directory")
-    })?;
-    Ok(Arc::new(Store::open(&dir)?))
+    })
 }
 
 /// Opens the store for reading. If it is not writable, opens it read-only with a warning.
@@ -71,7 +74,13 @@ pub(crate) fn prepare_storage(
 ) -> Result<SessionStorage> {
     let host = environment::host().with_commands(commands::choice(&args.commands)?);
     // With `--no-store`, neither the directory nor the database is created.
-    let store = match (!args.no_store).then(open_store).transpose() {
+    let is_read = args.continue_latest || args.agent_settings.resume.is_some();
+    let open = || match is_read {
+        true => open_store(),
+        // Meanwhile, the agent starts. A notice of the session reports a failure.
+        false => Ok(Arc::new(Store::open_in_background(&store_dir()?)?)),
+    };
+    let store = match (!args.no_store).then(open).transpose() {
         Ok(store) => store,
         Err(fault) => {
             errln!(

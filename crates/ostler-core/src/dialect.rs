@@ -475,6 +475,11 @@ impl Outbox {
         });
     }
 
+    /// Releases memory that is not in use.
+    pub fn shrink(&mut self) {
+        self.0.shrink_to_fit();
+    }
+
     /// Appends any other output.
     pub fn push(&mut self, out: impl Into<FromConversation>) {
         self.0.push(out.into());

@@ -126,6 +126,23 @@ impl<T> Deref for Object<T> {
     }
 }
 
+/// An object that most lines do not have, and that takes little room there; none for anything else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rare<T>(Option<Box<T>>);
+
+impl<T> Default for Rare<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Rare<T> {
+    /// Returns the object, if there is one.
+    pub fn map(&self) -> Option<&T> {
+        self.0.as_deref()
+    }
+}
+
 /// A list of objects, without its other items; empty for anything else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Objects<T>(Vec<T>);
@@ -309,6 +326,13 @@ impl<'de, T: Deserialize<'de> + Default> FromJson<'de> for Object<T> {
     }
 }
 
+impl<'de, T: Deserialize<'de>> FromJson<'de> for Rare<T> {
+    fn map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        let object = T::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Self(Some(Box::new(object))))
+    }
+}
+
 impl<'de, T: Deserialize<'de>> FromJson<'de> for Objects<T> {
     fn seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
         let mut objects = Vec::new();
@@ -361,9 +385,10 @@ macro_rules! __wire {
     )*) => {$(
         #[derive(Debug, Clone, Default, serde::Deserialize)]
         $(#[$doc])*
-        #[serde(default, bound(deserialize = "'de: 'a"))]
+        #[serde(bound(deserialize = "'de: 'a"))]
         pub(super) struct $name<'a> {
-            $($(#[$attr])* pub(super) $field: $crate::__wire!(@type $($type)?),)*
+            // For each field: a default of the whole struct would be built for every line.
+            $($(#[$attr])* #[serde(default)] pub(super) $field: $crate::__wire!(@type $($type)?),)*
         }
     )*};
 }
@@ -395,7 +420,7 @@ macro_rules! impl_lenient_owner {
     )*};
 }
 
-impl_lenient_owner! { List: Sized, Objects: Sized, Object: Default, }
+impl_lenient_owner! { List: Sized, Objects: Sized, Object: Default, Rare: Sized, }
 
 #[cfg(test)]
 mod tests;

@@ -294,8 +294,17 @@ impl Machine {
         if !self.has_ended() {
             self.step.now = now;
             self.handle_bounded(input);
-            effects.append(&mut self.step.effects);
+            match effects.is_empty() {
+                true => std::mem::swap(effects, &mut self.step.effects),
+                false => effects.append(&mut self.step.effects),
+            }
         }
+    }
+
+    /// Releases the memory of queues that are empty.
+    pub fn shrink(&mut self) {
+        self.step.effects.shrink_to_fit();
+        self.queue.shrink_to_fit();
     }
 
     fn dispatch(&mut self, input: Input) {

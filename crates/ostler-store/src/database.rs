@@ -5,6 +5,8 @@
     reason = "the only place that opens the database"
 )]
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,6 +21,9 @@ use crate::schema;
 /// machine under load.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Size of a database from which a migration may take longer than a short session.
+const LARGE: u64 = 4 * 1024 * 1024;
+
 /// Opens the database for writing, and migrates it to the current format.
 pub(crate) fn open(store_dir: &StoreDir) -> Result<Connection, StoreError> {
     let path = store_dir.database();
@@ -27,6 +32,20 @@ pub(crate) fn open(store_dir: &StoreDir) -> Result<Connection, StoreError> {
     let mut connection = connect(&path).map_err(StoreError::database(&path))?;
     schema::migrate(&mut connection, &path)?;
     Ok(connection)
+}
+
+/// Returns true if opening the database may take long, because it is large and of an earlier
+/// format.
+pub(crate) fn opens_slowly(store_dir: &StoreDir) -> bool {
+    let header = || -> io::Result<(u64, [u8; 64])> {
+        let (mut file, mut header) = (File::open(store_dir.database())?, [0; 64]);
+        file.read_exact(&mut header)?;
+        Ok((file.metadata()?.len(), header))
+    };
+    // It ends with `user_version`. A newer one may be in the WAL.
+    header().is_ok_and(|(size, [.., a, b, c, d])| {
+        size >= LARGE && i64::from(u32::from_be_bytes([a, b, c, d])) < schema::known()
+    })
 }
 
 /// Opens the database for queries only.

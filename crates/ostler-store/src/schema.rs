@@ -84,7 +84,8 @@ fn version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     Ok(found)
 }
 
-fn known() -> i64 {
+/// Returns the current format.
+pub(crate) fn known() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 

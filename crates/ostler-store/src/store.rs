@@ -37,12 +37,26 @@ impl Store {
     /// If the directory cannot be used, belongs to another user or is writable by all users; if the
     /// database is damaged, or was written by a newer Ostler.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let store = Self::open_in_background(dir)?;
+        store.writer.wait_until_open()?;
+        Ok(store)
+    }
+
+    /// Like [`Store::open`], but does not wait for the database, so that an agent can be started
+    /// meanwhile. If the database cannot be opened, every other method fails. Waits if a large
+    /// database has to be migrated, which may take longer than a session.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, belongs to another user or is writable by all users, or if
+    /// a migration failed.
+    pub fn open_in_background(dir: &Path) -> Result<Self, StoreError> {
         let store_dir = StoreDir::prepare(dir)?;
-        let connection = database::open(&store_dir)?;
-        let path = store_dir.database();
-        tracing::debug!(path = %path.display(), "store opened");
-        let writer = Writer::start(connection, path.clone())
-            .map_err(|error| StoreError::unusable(&path, &error))?;
+        let is_slow = database::opens_slowly(&store_dir);
+        let writer = Writer::start(store_dir.clone())
+            .map_err(|error| StoreError::unusable(&store_dir.database(), &error))?;
+        if is_slow {
+            writer.wait_until_open()?;
+        }
         Ok(Self {
             store_dir,
             writer,
@@ -378,7 +392,10 @@ impl Store {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let db = match &mut *reader {
             Some(db) => db,
-            none => none.insert(database::open_to_read(&self.store_dir)?),
+            none => {
+                self.writer.wait_until_open()?;
+                none.insert(database::open_to_read(&self.store_dir)?)
+            }
         };
         run(db).map_err(StoreError::database(&self.store_dir.database()))
     }

@@ -1,16 +1,19 @@
-//! Writer thread: batches all waiting jobs into one transaction, then completes them.
+//! Writer thread: opens the database, batches all waiting jobs into one transaction, then completes
+//! them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use ostler_core::log::{LogEntry, LogError, NewSession};
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use crate::database;
 use crate::error::StoreError;
+use crate::files::StoreDir;
 use crate::index::{self, SessionCursor};
 
 /// Maximum number of jobs in one transaction, so that other processes can write too.
@@ -34,6 +37,16 @@ impl Job {
             Self::Flush(_) => None,
         }
     }
+
+    /// Reports the result to whoever waits for it.
+    fn reply(self, result: Result<(), StoreError>) {
+        match self {
+            // Sending fails if the session was dropped, and no one waits for the result.
+            Self::Append(_, reply) => drop(reply.send(result.map_err(LogError::from))),
+            Self::Flush(reply) => drop(reply.send(())),
+            Self::Open(..) => {}
+        }
+    }
 }
 
 /// Handle of the writer thread. Dropping it waits until all jobs are done.
@@ -41,24 +54,41 @@ impl Job {
 pub(crate) struct Writer {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    opened: Arc<OnceLock<Result<(), StoreError>>>,
 }
 
 impl Writer {
-    /// Starts the thread.
-    pub(crate) fn start(connection: Connection, path: PathBuf) -> std::io::Result<Self> {
+    /// Starts the thread, which opens the database first.
+    pub(crate) fn start(store_dir: StoreDir) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel();
-        let writer = WriterThread {
-            connection,
-            path,
-            cursors: HashMap::new(),
-            failed: HashMap::new(),
+        let opened = Arc::new(OnceLock::new());
+        let result = opened.clone();
+        let work = move || match database::open(&store_dir) {
+            Ok(connection) => {
+                let path = store_dir.database();
+                tracing::debug!(path = %path.display(), "store opened");
+                let _ = result.set(Ok(()));
+                WriterThread {
+                    connection,
+                    path,
+                    cursors: HashMap::new(),
+                    failed: HashMap::new(),
+                }
+                .run(&waiting);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "store not opened");
+                let _ = result.set(Err(error.clone()));
+                waiting.iter().for_each(|job| job.reply(Err(error.clone())));
+            }
         };
         let thread = std::thread::Builder::new()
             .name("store".into())
-            .spawn(move || writer.run(&waiting))?;
+            .spawn(work)?;
         Ok(Self {
             jobs: Some(jobs),
             thread: Some(thread),
+            opened,
         })
     }
 
@@ -67,7 +97,13 @@ impl Writer {
         Self {
             jobs: None,
             thread: None,
+            opened: Arc::new(OnceLock::from(Ok(()))),
         }
+    }
+
+    /// Waits until the database is open, or could not be opened.
+    pub(crate) fn wait_until_open(&self) -> Result<(), StoreError> {
+        self.opened.wait().clone()
     }
 
     /// Sends a job. Returns it if the thread has ended.
@@ -101,6 +137,12 @@ impl WriterThread {
     fn run(mut self, waiting: &Receiver<Job>) {
         while let Ok(first) = waiting.recv() {
             let mut jobs = vec![first];
+            // A session is stored together with its first events.
+            while jobs.iter().all(|job| matches!(job, Job::Open(..)))
+                && let Ok(next) = waiting.recv()
+            {
+                jobs.push(next);
+            }
             jobs.extend(waiting.try_iter().take(MAX_BATCH - 1));
             self.write(jobs);
         }
@@ -172,12 +214,7 @@ impl WriterThread {
                 .entry(session.to_owned())
                 .or_insert_with(|| error.clone());
         }
-        match job {
-            // Sending fails if the session was dropped, and no one waits for the result.
-            Job::Append(_, reply) => drop(reply.send(result.map_err(LogError::from))),
-            Job::Flush(reply) => drop(reply.send(())),
-            Job::Open(..) => {}
-        }
+        job.reply(result);
     }
 }
 

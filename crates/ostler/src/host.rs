@@ -333,11 +333,15 @@ impl Host {
     /// Returns the value of a variable.
     #[must_use]
     pub fn var(&self, name: &str) -> Option<&OsStr> {
-        let same = |known: &&OsString| cfg!(windows) && known.eq_ignore_ascii_case(name);
-        let key = self.env.keys().find(same); // names are case-insensitive on Windows
-        self.env
-            .get(key.map_or(OsStr::new(name), OsString::as_os_str))
-            .map(OsString::as_os_str)
+        let name = OsStr::new(name);
+        let value = if cfg!(windows) {
+            // Names are case-insensitive.
+            let mut all = self.env.iter();
+            all.find_map(|(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
+        } else {
+            self.env.get(name)
+        };
+        value.map(OsString::as_os_str)
     }
 
     /// Returns the variables that an agent inherits: the basics and its own, without those that
@@ -357,14 +361,11 @@ impl Host {
         };
         let is_on =
             |switch: &str| value(switch).is_some_and(|v| !v.is_empty() && v != "0" && v != "false");
-        let is_enabled = |name: &str| {
-            inherits
-                .when
-                .iter()
-                .any(|(switch, names)| is_on(switch) && named(names, name))
-        };
+        let mut passed = vec![BASICS, inherits.always];
+        let enabled = inherits.when.iter().filter(|(switch, _)| is_on(switch));
+        passed.extend(enabled.map(|(_, names)| *names));
         let is_inherited = |name: &str| {
-            (named(BASICS, name) || named(inherits.always, name) || is_enabled(name))
+            passed.iter().any(|names| named(names, name))
                 && !named(inherits.never, name)
                 && !name.starts_with(RESERVED_PREFIX)
         };

@@ -21,8 +21,11 @@ mod recent_pids;
 mod restoring;
 mod sandboxed;
 mod spawn_error;
+mod spawner;
 #[cfg(target_os = "linux")]
 mod sweep;
+#[cfg(target_os = "linux")]
+mod vfork;
 mod workspace_lock;
 
 use std::future::Future;

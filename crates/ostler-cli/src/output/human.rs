@@ -213,6 +213,7 @@ impl Human {
     }
 
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
+        self.is_stored &= notice.code != NoticeCode::StoreFailed;
         let progress = self.loop_progress.as_mut();
         match progress.and_then(|progress| progress.notice(notice)) {
             Some(LoopNotice::Doing(kind)) => {

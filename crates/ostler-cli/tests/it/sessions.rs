@@ -230,6 +230,30 @@ fn no_store_creates_no_file() {
     );
 }
 
+// The database is opened while the agent starts, so a session reports that it is not stored.
+#[test]
+fn run_continues_without_a_store_that_is_damaged() {
+    let rig = Rig::new();
+    std::fs::create_dir_all(rig.path("state")).unwrap();
+    rig.file("state/sessions.db", &"no database".repeat(500));
+    let run = |arguments: &[&str]| {
+        let mut command = mock(&rig);
+        finish(
+            command
+                .args(arguments)
+                .env("OSTLER_STATE_DIR", rig.path("state")),
+        )
+    };
+    for arguments in [&[][..], &["--output", "text"]] {
+        let done = run(arguments);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        assert!(done.stderr.contains("not a database"), "{}", done.stderr);
+    }
+    let done = run(&["--output", "events"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stdout.contains("store_failed"), "{}", done.stdout);
+}
+
 // A lock that cannot be taken simulates a read-only state directory.
 #[test]
 fn read_only_store_can_be_read() {

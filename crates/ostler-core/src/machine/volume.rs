@@ -197,6 +197,12 @@ fn size_of(kind: &EventKind) -> u64 {
 
 /// Returns the length of a text inside a JSON string.
 fn escaped_len(text: &str) -> usize {
+    /// Up to this length, a test for any escape is faster than a vectorized sum.
+    const SHORT: usize = 64;
+    let is_escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    if text.len() <= SHORT && !text.bytes().any(is_escaped) {
+        return text.len();
+    }
     let escape = |byte: &u8| match byte {
         b'"' | b'\\' | 0x08..=0x0a | 0x0c | 0x0d => 1u8,
         ..0x20 => 5,

@@ -85,7 +85,8 @@ pub(super) fn on_line(
             }
         }
         "error" => {
-            let message = event.error.message.text().filter(|it| !it.is_empty());
+            let message = event.error.map().and_then(|error| error.message.text());
+            let message = message.filter(|it| !it.is_empty());
             out.notice(
                 Level::Error,
                 NoticeCode::ApiError,

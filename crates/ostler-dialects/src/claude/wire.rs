@@ -6,7 +6,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::lenient::{Content, List, Node, Object, Objects, Scalar, Table, wire};
+use crate::lenient::{Content, List, Node, Object, Objects, Rare, Scalar, Table, wire};
 
 wire! {
     /// One line.
@@ -110,10 +110,10 @@ wire! {
     struct StreamEvent {
         #[serde(rename = "type")]
         kind,
-        message: Node<'a, Message<'a>>,
+        message: Rare<Message<'a>>,
         delta: Node<'a, Delta<'a>>,
-        usage: Node<'a, Tokens<'a>>,
-        error: Object<ApiError<'a>>,
+        usage: Rare<Tokens<'a>>,
+        error: Rare<ApiError<'a>>,
     }
 
     /// An increment of a block.

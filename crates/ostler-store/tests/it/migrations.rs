@@ -62,6 +62,22 @@ fn the_first_format_always_opens() {
     );
 }
 
+// It could take longer than the session that is to be stored.
+#[test]
+fn the_migration_of_a_large_database_is_waited_for() {
+    for (bytes, is_waited_for) in [(1, false), (5 * 1024 * 1024, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = first_format(dir.path());
+        let more = "CREATE TABLE more (bytes); DROP TABLE events"; // which a migration needs
+        db.execute_batch(more).unwrap();
+        let insert = "INSERT INTO more VALUES (zeroblob(?1))";
+        db.execute(insert, [bytes]).unwrap();
+        drop(db);
+        let opened = Store::open_in_background(dir.path());
+        assert_eq!(opened.is_err(), is_waited_for, "{bytes}");
+    }
+}
+
 // On a read-only disk, nothing is migrated, and everything can still be read.
 #[test]
 fn earlier_formats_can_be_read_without_migration() {

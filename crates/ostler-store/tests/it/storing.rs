@@ -457,6 +457,44 @@ fn an_unusable_path_is_named_in_the_error() {
 }
 
 #[test]
+fn a_database_that_is_opened_in_the_background_can_be_used_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open_in_background(dir.path()).unwrap();
+    assert!(store.sessions(&Filter::default()).unwrap().is_empty());
+    let store = Store::open_in_background(dir.path()).unwrap();
+    store_whole(&store, "s-1", 1);
+    assert!(store.session("s-1").unwrap().is_some());
+}
+
+#[test]
+fn a_database_that_cannot_be_opened_in_the_background_fails_every_request() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("sessions.db"), "no database".repeat(500)).unwrap();
+    let store = Store::open_in_background(dir.path()).unwrap();
+    Log::open(&store, &new_session("s-1", 1)).unwrap();
+    let error = append(&store, texts("s-1", 1, 1)).unwrap_err().to_string();
+    assert!(error.contains("not a database"), "{error}");
+    let error = store.session("s-1").unwrap_err().to_string();
+    assert!(error.contains("not a database"), "{error}");
+    store.flush();
+}
+
+// One transaction instead of two: a session that was opened waits for its first events.
+#[test]
+fn a_session_is_stored_with_its_first_events() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    Log::open(&store, &new_session("s-1", 1)).unwrap();
+    append(&store, texts("s-1", 1, 1)).unwrap();
+    assert!(store.session("s-1").unwrap().is_some());
+    // Without events, it is stored when the store is closed.
+    Log::open(&store, &new_session("s-2", 2)).unwrap();
+    drop(store);
+    let store = Store::open(dir.path()).unwrap();
+    assert!(store.session("s-2").unwrap().is_some());
+}
+
+#[test]
 fn a_directory_of_another_user_is_refused() {
     let need = Need::of(rustix::process::geteuid().is_root(), || {
         "only root can change the owner of a directory".to_owned()

@@ -18,6 +18,55 @@ use super::{Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, 
 const COUNT_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
 pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
+    #[cfg(target_os = "linux")]
+    if prepared.confinement.is_none() && super::vfork::is_supported() {
+        return spawn_unconfined(prepared);
+    }
+    spawn_wrapped(prepared)
+}
+
+/// Spawns a child that enters no confinement, which is most of them.
+#[cfg(target_os = "linux")]
+fn spawn_unconfined(prepared: PreparedCommand) -> Result<Child, SpawnError> {
+    use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+
+    use super::vfork;
+
+    let PreparedCommand { program, .. } = &prepared;
+    let error = |error| SpawnError::from_io(program, error);
+    let since = super::recent_pids::PidSnapshot::take();
+    let image = vfork::Image::new(&prepared).map_err(error)?;
+    let spawned = super::spawner::run(move || vfork::spawn(&image)).map_err(error)?;
+    let child = vfork::VforkChild::new(spawned.process).map_err(error)?;
+    let pid = child.id();
+    Ok(Child {
+        stdin: Some(Box::new(
+            ChildStdin::from_std(spawned.stdin.into()).map_err(error)?,
+        )),
+        stdout: Box::new(ChildStdout::from_std(spawned.stdout.into()).map_err(error)?),
+        stderr: Some(Box::new(
+            ChildStderr::from_std(spawned.stderr.into()).map_err(error)?,
+        )),
+        pid: Some(pid),
+        notice: prepared.notice.or_else(super::missing_proc_notice),
+        control: Box::new(Direct {
+            child: Process::Unconfined(child),
+            mark: prepared.mark,
+            since: since.and_then(|since| super::recent_pids::SpawnSnapshot::new(since, pid)),
+            group: Some(pid),
+            ended: None,
+            was_signalled: false,
+            limit: None,
+            exceeded_processes: false,
+            tree: None,
+            held: None,
+            _files: prepared.files,
+            _temp: prepared.temp,
+        }),
+    })
+}
+
+fn spawn_wrapped(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     let PreparedCommand {
         program,
         args,
@@ -66,7 +115,11 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     };
     #[cfg(target_os = "linux")]
     let since = super::recent_pids::PidSnapshot::take();
-    let spawned = spawner::spawn(wrap);
+    let runtime = tokio::runtime::Handle::current();
+    let spawned = super::spawner::run(move || {
+        let _context = runtime.enter();
+        wrap.spawn()
+    });
     #[cfg(target_os = "linux")]
     let reported = held
         .as_ref()
@@ -90,7 +143,7 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
         pid,
         notice: notice.or_else(super::missing_proc_notice),
         control: Box::new(Direct {
-            child,
+            child: Process::Wrapped(child),
             mark,
             #[cfg(target_os = "linux")]
             since: since
@@ -115,8 +168,8 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     })
 }
 
-/// Makes the kernel kill the child when the thread that spawned it ends; see [`spawner`] for that
-/// thread.
+/// Makes the kernel kill the child when the thread that spawned it ends; see
+/// [`spawner`](super::spawner) for that thread.
 #[cfg(target_os = "linux")]
 pub(super) fn die_with_parent(command: &mut std::process::Command) {
     use std::os::unix::process::CommandExt;
@@ -140,52 +193,26 @@ pub(super) fn die_with_parent(command: &mut std::process::Command) {
     }
 }
 
-/// The thread that spawns children, which lives as long as the process.
-///
-/// The parent-death signal is tied to the *thread* that forked. A child spawned from a thread pool
-/// would die when the pool releases that thread.
-mod spawner {
-    use std::io;
-    use std::sync::{OnceLock, mpsc};
+/// The process of a child.
+enum Process {
+    #[cfg(target_os = "linux")]
+    Unconfined(super::vfork::VforkChild),
+    Wrapped(Box<dyn ChildWrapper>),
+}
 
-    use process_wrap::tokio::{ChildWrapper, CommandWrap};
-    use tokio::runtime::Handle;
-
-    type SpawnReply = mpsc::Sender<io::Result<Box<dyn ChildWrapper>>>;
-    type SpawnRequest = (CommandWrap, Handle, SpawnReply);
-
-    static THREAD: OnceLock<mpsc::Sender<SpawnRequest>> = OnceLock::new();
-
-    pub(super) fn spawn(command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
-        let gone = || io::Error::other("the thread that spawns processes has ended");
-        let (reply, result) = mpsc::channel();
-        THREAD
-            .get_or_init(start)
-            .send((command, Handle::current(), reply))
-            .map_err(|_| gone())?;
-        result.recv().map_err(|_| gone())?
-    }
-
-    fn start() -> mpsc::Sender<SpawnRequest> {
-        let (requests, inbox) = mpsc::channel::<SpawnRequest>();
-        let work = move || {
-            for (mut command, runtime, reply) in inbox {
-                let _context = runtime.enter();
-                let _ = reply.send(command.spawn());
-            }
-        };
-        // If the thread cannot be created, the channel is closed and every spawn fails with an
-        // error.
-        let _ = std::thread::Builder::new()
-            .name("ostler-spawner".into())
-            .spawn(work);
-        requests
+impl Process {
+    async fn wait(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Unconfined(child) => child.wait().await,
+            Self::Wrapped(child) => child.wait().await,
+        }
     }
 }
 
 /// Controls a child that has no guard.
 struct Direct {
-    child: Box<dyn ChildWrapper>,
+    child: Process,
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "processes are found by their mark on Linux only")
@@ -257,7 +284,11 @@ impl Direct {
             self.signal_group(rustix::process::Signal::CONT);
             return false;
         }
-        let _ = self.child.start_kill();
+        match &mut self.child {
+            #[cfg(target_os = "linux")]
+            Process::Unconfined(_) => self.signal_group(rustix::process::Signal::KILL),
+            Process::Wrapped(child) => drop(child.start_kill()),
+        }
         true
     }
 
@@ -349,7 +380,10 @@ impl Control for Direct {
         #[cfg(unix)]
         self.signal_group(rustix::process::Signal::TERM);
         #[cfg(windows)]
-        let _ = self.child.start_kill();
+        {
+            let Process::Wrapped(child) = &mut self.child;
+            let _ = child.start_kill();
+        }
     }
 
     fn kill(&mut self) {

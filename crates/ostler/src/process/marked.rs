@@ -3,13 +3,12 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
 use std::sync::{OnceLock, mpsc};
 
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
-use super::recent_pids::{self, SpawnSnapshot};
+use super::recent_pids::{self, PidRange, SpawnSnapshot};
 use super::sweep::{ProcessRef, live, signal, stat};
 use crate::host::SESSION_VARIABLE;
 
@@ -45,13 +44,18 @@ pub(super) fn find_by_mark(mark: &str) -> Vec<ProcessRef> {
         session: None,
         since: None,
     };
-    let found = pass(&[&query]).remove(mark);
+    let found = pass(&[&query], None).remove(mark);
     found.unwrap_or_default().marked
 }
 
-/// Looks for the processes of a session, in a pass shared by all sessions that request one before
-/// it begins. Returns `None` if the sweeper thread is not running.
+/// Looks for the processes of a session: at once if only a few ids are possible, otherwise in a
+/// pass shared by all sessions that request one before it begins. Returns `None` if the sweeper
+/// thread is not running.
 pub(super) async fn find(query: Query) -> Option<PassResult> {
+    let range = PidRange::since([query.since]);
+    if range.is_some_and(|range| range.is_short()) {
+        return pass(&[&query], range).remove(&query.mark);
+    }
     let (reply, found) = oneshot::channel();
     request(query, Some(reply));
     found.await.ok()
@@ -78,7 +82,10 @@ fn start_sweeper() -> mpsc::Sender<Request> {
         while let Ok(first) = inbox.recv() {
             let batch: Vec<Request> = std::iter::once(first).chain(inbox.try_iter()).collect();
             let queries: Vec<&Query> = batch.iter().map(|(query, _)| query).collect();
-            let found = pass(&queries);
+            let found = pass(
+                &queries,
+                PidRange::since(queries.iter().map(|query| query.since)),
+            );
             for (query, reply) in batch {
                 let found = found.get(&query.mark).cloned().unwrap_or_default();
                 match reply {
@@ -97,8 +104,8 @@ fn start_sweeper() -> mpsc::Sender<Request> {
 }
 
 /// Visits every process that can belong to one of the sessions once, and returns the result for
-/// each mark.
-fn pass(queries: &[&Query]) -> HashMap<String, PassResult> {
+/// each mark. Without a range, those are all processes.
+fn pass(queries: &[&Query], range: Option<PidRange>) -> HashMap<String, PassResult> {
     let (mut found, mut marks) = (HashMap::new(), HashMap::new());
     for Query { mark, session, .. } in queries {
         found.insert(mark.clone(), PassResult::default());
@@ -107,8 +114,8 @@ fn pass(queries: &[&Query]) -> HashMap<String, PassResult> {
         }
     }
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let mut environ = Environ(vec![0; BUFFER_BYTES]);
-    recent_pids::visit(queries.iter().map(|query| query.since), |pid| {
+    let mut environ = Environ(Vec::with_capacity(BUFFER_BYTES));
+    recent_pids::visit(range, |pid| {
         if pid == own {
             return;
         }
@@ -143,16 +150,15 @@ struct Environ(Vec<u8>);
 impl Environ {
     /// Returns the environment of a process. It is empty if there is none or it cannot be read.
     fn read(&mut self, pid: i32) -> &[u8] {
-        let mut filled = 0;
-        if let Ok(mut file) = File::open(format!("/proc/{pid}/environ")) {
-            while let Ok(n @ 1..) = file.read(&mut self.0[filled..]) {
-                filled += n;
-                if filled < self.0.len() {
-                    break; // the kernel fills the buffer as far as it can
-                }
-                self.0.resize(2 * filled, 0);
+        self.0.clear();
+        if let Ok(file) = File::open(format!("/proc/{pid}/environ")) {
+            // The kernel fills the buffer as far as it can.
+            while let Ok(1..) = rustix::io::read(&file, rustix::buffer::spare_capacity(&mut self.0))
+                && self.0.len() == self.0.capacity()
+            {
+                self.0.reserve(self.0.len());
             }
         }
-        &self.0[..filled]
+        &self.0
     }
 }

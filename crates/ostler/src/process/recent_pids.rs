@@ -20,6 +20,9 @@ const MAX_AGE: Duration = Duration::from_millis(250);
 /// Up to this many ids, it is cheaper to try each than to list all processes.
 const MAX_PROBED_IDS: i32 = 256;
 
+/// Up to this many ids are visited in less time than it takes to start another thread.
+const SHORT_RANGE: i32 = 16;
+
 /// Maximum number of rounds before falling back to visiting every process. Each round after the
 /// first visits the ids allocated during the previous one.
 const MAX_ROUNDS: usize = 16;
@@ -87,14 +90,10 @@ impl SpawnSnapshot {
     }
 }
 
-/// Visits every process started since the earliest of the given snapshots, or every process if a
-/// snapshot is missing, too old or unreliable. Thread ids and unused ids may be visited too, and
-/// some ids twice.
-pub(super) fn visit(
-    since: impl IntoIterator<Item = Option<SpawnSnapshot>>,
-    mut visit: impl FnMut(i32),
-) {
-    let Some(mut range) = PidRange::since(since) else {
+/// Visits every process of the range and those started since, or every process without a range.
+/// Thread ids and unused ids may be visited too, and some ids twice.
+pub(super) fn visit(range: Option<PidRange>, mut visit: impl FnMut(i32)) {
+    let Some(mut range) = range else {
         return pids().for_each(visit);
     };
     for _ in 0..MAX_ROUNDS {
@@ -113,23 +112,26 @@ pub(super) fn visit(
 
 /// The `count` ids up to and including `last`, modulo `space`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PidRange {
+pub(super) struct PidRange {
     last: i32,
     count: i32,
     space: i32,
 }
 
 impl PidRange {
-    /// Returns the ids allocated since the earliest of the given snapshots, or `None` if any id is
-    /// possible.
-    fn since(all: impl IntoIterator<Item = Option<SpawnSnapshot>>) -> Option<Self> {
+    /// Returns the ids allocated since the earliest of the given snapshots, or `None` if a snapshot
+    /// is missing, too old or unreliable, so that any id is possible.
+    pub(super) fn since(all: impl IntoIterator<Item = Option<SpawnSnapshot>>) -> Option<Self> {
+        let all: Option<Vec<SpawnSnapshot>> = all.into_iter().collect();
+        let now = clock::monotonic();
+        let is_recent = |it: &SpawnSnapshot| now.duration_since(it.snapshot.at) < MAX_AGE;
+        let all = all.filter(|all| all.iter().all(is_recent))?;
         let (now, space) = (
             PidSnapshot::take()?,
             parse_number(&read_file("/proc/sys/kernel/pid_max")?)?,
         );
         let mut widest: Option<Self> = None;
-        for since in all {
-            let SpawnSnapshot { snapshot, child } = since?;
+        for SpawnSnapshot { snapshot, child } in all {
             let range = Self::between(snapshot, now, space)?;
             if !range.contains(child) {
                 return None;
@@ -161,6 +163,11 @@ impl PidRange {
             count: (last - self.last).rem_euclid(self.space),
             space: self.space,
         }
+    }
+
+    /// Returns true if there are so few ids that visiting them takes microseconds.
+    pub(super) fn is_short(&self) -> bool {
+        self.count <= SHORT_RANGE
     }
 
     fn contains(&self, pid: i32) -> bool {
@@ -251,7 +258,7 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         let is_visited = |since: &[Option<SpawnSnapshot>], pid: i32| {
             let mut is_visited = false;
-            visit(since.iter().copied(), |visited| {
+            visit(PidRange::since(since.iter().copied()), |visited| {
                 is_visited |= visited == pid;
             });
             is_visited

@@ -4,33 +4,30 @@
 //! session has none.
 
 use std::cell::Cell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::ops::Deref;
-use std::pin::Pin;
+use std::pin::pin;
 use std::task::{Poll, ready};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Maximum size of a chunk.
 const MAX_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Bytes that were read; none at the end of the stream.
-pub(super) struct Chunk {
-    buffer: Box<[u8]>,
-    filled: usize,
-}
+pub(super) struct Chunk(Vec<u8>);
 
 impl Chunk {
     fn empty() -> Self {
-        let spare = SPARE.take();
-        Self {
-            buffer: spare.unwrap_or_else(|| vec![0; MAX_BYTES].into()),
-            filled: 0,
-        }
+        let mut buffer = SPARE.take();
+        buffer.clear();
+        // Not zeroed: memory that no chunk fills is never touched.
+        buffer.reserve_exact(MAX_BYTES);
+        Self(buffer)
     }
 
     /// Reads a chunk. Cancel safe.
@@ -39,10 +36,8 @@ impl Chunk {
     ) -> std::io::Result<Self> {
         poll_fn(|cx| {
             let mut chunk = Self::empty();
-            let mut buffer = ReadBuf::new(&mut chunk.buffer);
-            let result = ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer));
-            chunk.filled = buffer.filled().len();
-            Poll::Ready(result.map(|()| chunk))
+            let result = ready!(pin!(stream.read_buf(&mut chunk.0)).poll(cx));
+            Poll::Ready(result.map(|_| chunk))
         })
         .await
     }
@@ -52,12 +47,12 @@ impl Deref for Chunk {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.buffer[..self.filled]
+        &self.0
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        SPARE.set(Some(std::mem::take(&mut self.buffer)));
+        SPARE.set(std::mem::take(&mut self.0));
     }
 }

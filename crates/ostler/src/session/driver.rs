@@ -219,6 +219,9 @@ impl Driver {
                 tokio::task::yield_now().await;
             }
             self.start_appends();
+            if !self.engine.in_turn() {
+                self.engine.shrink();
+            }
             match self.next_wakeup().await {
                 Wakeup::Request(request) => self.on_request(*request),
                 Wakeup::Child(event) => self.on_child_event(event),
@@ -395,11 +398,13 @@ impl Driver {
             raw_log.write(bytes, &mut self.engine);
         }
         self.raw_bytes.current += bytes.len() as u64;
-        let (engine, base) = (&mut self.engine, self.raw_bytes.earlier);
+        let base = self.raw_bytes.earlier;
         if let ChildState::Running(running) = &mut self.child {
-            running.lines.push_with_offset(bytes, |line, offset| {
-                engine.events.raw_offset = base + offset;
-                engine.on_line(line);
+            self.engine.handle_chunk(|engine| {
+                running.lines.push_with_offset(bytes, |line, offset| {
+                    engine.events.raw_offset = base + offset;
+                    engine.on_line(line);
+                });
             });
         }
     }

@@ -10,6 +10,7 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_core::dialect::{
     self, Action, Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, Version,
@@ -22,12 +23,14 @@ use tokio::sync::oneshot;
 use super::event_queue::EventQueue;
 use super::remote::PendingRequest;
 use super::trace;
-use crate::clock::SessionClock;
+use crate::clock::{self, SessionClock};
 use crate::resume;
 
 /// The conversation, the session machine, and the queues they fill.
 pub(crate) struct Engine {
     pub(super) clock: SessionClock,
+    /// The time at which the lines that are being handled were read.
+    read_at: Option<Duration>,
     pub(super) machine: Machine,
     conversation: Box<dyn Conversation>,
     outbox: Outbox,
@@ -57,6 +60,7 @@ impl Engine {
     ) -> Self {
         Self {
             clock: SessionClock::start(),
+            read_at: None,
             machine,
             conversation,
             outbox: Outbox::default(),
@@ -80,9 +84,22 @@ impl Engine {
 
     /// Feeds an input to the machine, and processes everything that follows from it.
     pub(crate) fn handle(&mut self, input: Input) {
-        self.machine
-            .handle(self.clock.now(), input, &mut self.effects);
+        self.machine.handle(self.now(), input, &mut self.effects);
         self.pump();
+    }
+
+    /// Returns the session time.
+    fn now(&self) -> Duration {
+        self.read_at.unwrap_or_else(|| self.clock.now())
+    }
+
+    /// Handles lines that were read together, and reads the clocks only once for all of them.
+    pub(super) fn handle_chunk(&mut self, handle: impl FnOnce(&mut Self)) {
+        self.read_at = Some(self.clock.now());
+        self.events.stamp_with(Some(clock::wall()));
+        handle(self);
+        self.read_at = None;
+        self.events.stamp_with(None);
     }
 
     /// Lets the conversation act, and processes everything that follows from it. `then` is fed to
@@ -121,6 +138,14 @@ impl Engine {
         }
     }
 
+    /// Releases the memory of queues that are empty, for a session that may be idle for long.
+    pub(super) fn shrink(&mut self) {
+        self.machine.shrink();
+        self.effects.shrink_to_fit();
+        self.outbox.shrink();
+        self.actions.shrink_to_fit();
+    }
+
     /// Registers a request whose caller waits for the result.
     pub(super) fn register(&mut self, pending: PendingRequest) {
         self.pending.insert(pending.request, pending.done);
@@ -138,7 +163,7 @@ impl Engine {
         if self.outbox.is_empty() {
             return;
         }
-        let now = self.clock.now();
+        let now = self.now();
         for output in self.outbox.drain() {
             if let FromConversation::Event(EventKind::ToolCall(call)) = &output
                 && let Some(dialect) = self.classifier

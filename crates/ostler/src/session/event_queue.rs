@@ -19,6 +19,8 @@ struct Stamper {
     session: Arc<str>,
     seq: u64,
     last: Timestamp,
+    /// The time of the events that are being queued; `None` to read the clock for each.
+    at: Option<Timestamp>,
 }
 
 impl Stamper {
@@ -27,13 +29,14 @@ impl Stamper {
             session,
             seq: 0,
             last: Timestamp(0),
+            at: None,
         }
     }
 
     fn stamp(&mut self, turn: u32, kind: EventKind) -> Event {
         self.seq += 1;
         // Timestamps never decrease, even if the system clock is set back.
-        self.last = self.last.max(clock::wall());
+        self.last = self.last.max(self.at.unwrap_or_else(clock::wall));
         Event {
             seq: self.seq,
             at: self.last,
@@ -66,6 +69,11 @@ impl EventQueue {
             raw_offset: 0,
             trace: SessionTrace::new(),
         }
+    }
+
+    /// Sets the time of the events that follow; `None` to read the clock for each.
+    pub(super) fn stamp_with(&mut self, at: Option<Timestamp>) {
+        self.stamper.at = at;
     }
 
     pub(super) fn push(&mut self, turn: u32, kind: EventKind) {
