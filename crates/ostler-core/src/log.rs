@@ -19,7 +19,6 @@
 //! }
 //! ```
 
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;

@@ -2,13 +2,12 @@
 //!
 //! It is a task in this process that is connected through pipes like any other agent.
 
-use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use ostler_core::clip::head_and_tail;
@@ -65,7 +64,7 @@ pub(crate) fn start(runner: ApiRunner) -> Child {
 }
 
 /// The current work, cancelled on drop.
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Work = BoxFuture<'static, ()>;
 
 /// Executes commands until there are no more.
 async fn run(runner: Arc<ApiRunner>, commands: DuplexStream, mut output: DuplexStream) {
