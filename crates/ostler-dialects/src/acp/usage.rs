@@ -21,7 +21,7 @@ pub(super) struct UsageTracker {
 }
 
 /// What is known of a turn's model calls.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TurnCalls {
     /// Whether there was only one.
     pub(super) one_call: bool,

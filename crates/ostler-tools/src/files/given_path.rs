@@ -9,7 +9,7 @@ use crate::names::is_deceiving;
 use crate::{Code, ToolError};
 
 /// A path below the workspace, without `..`; empty for the workspace itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct GivenPath {
     /// Path relative to the workspace.
     pub(super) path: PathBuf,

@@ -21,7 +21,7 @@ use crate::{Code, ToolError};
 const MAX_NAMED: usize = 20;
 
 /// Paths in the workspace that git's settings point to, folded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FoldedReferences(BTreeMap<String, ReferenceReason>);
 
 impl FoldedReferences {

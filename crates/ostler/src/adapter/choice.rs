@@ -73,6 +73,7 @@ impl<T: ToString> From<T> for Unusable {
 /// | `scripted`, `scripted:answers.toml` | a script that plays a model |
 ///
 /// Without `#MODEL`, a server must have exactly one model.
+#[must_use]
 pub struct Models {
     host: Host,
     agents: Agents,
@@ -87,7 +88,6 @@ type Options = dyn Fn(&str) -> ModelOptions + Send + Sync;
 
 impl Models {
     /// Creates a registry with these agents, and with the servers that the host has keys for.
-    #[must_use]
     pub fn new(host: Host, agents: Agents) -> Self {
         Self {
             host,
@@ -100,7 +100,6 @@ impl Models {
 
     /// Sets the options of agents, such as another program or timeout. The function receives the
     /// agent's name.
-    #[must_use]
     pub fn with_options(
         mut self,
         options: impl Fn(&str) -> ModelOptions + Send + Sync + 'static,
@@ -111,7 +110,6 @@ impl Models {
 
     /// Sets the maximum time for a server's reply. The default is two minutes. For agents, use
     /// [`ModelOptions::timeout`].
-    #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self

@@ -13,7 +13,7 @@ use crate::verbs::{self, Flag, FlagValue, VERBS, Verb};
 const STDIN_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A parsed command line.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Invocation {
     /// Print a text: help or version.
     Show(String),
