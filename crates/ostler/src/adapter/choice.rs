@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ostler_core::near::nearest;
 use ostler_core::spec::Spec;
 
 use super::{AgentModel, ApiModel, ModelAdapter, ModelOptions};
@@ -224,15 +225,10 @@ impl Models {
 
     fn unknown(&self, kind: &str) -> String {
         let names = self.names();
-        let near = names
-            .iter()
-            .map(|name| (strsim::jaro_winkler(kind, name), name));
-        let near = near
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .filter(|(score, _)| *score > 0.8);
-        let hint = near
-            .map(|(_, name)| format!("did you mean {name}? "))
-            .unwrap_or_default();
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        let near = nearest(kind, &known);
+        let hint = near.first().map(|name| format!("did you mean {name}? "));
+        let hint = hint.unwrap_or_default();
         format!("unknown; {hint}there are: {}", names.join(", "))
     }
 }
