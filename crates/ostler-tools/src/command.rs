@@ -388,13 +388,13 @@ impl Commands {
              allow more: with --allow-command, --commands, or a rule in {RULES_FILE}.",
             allowed.join(", "),
         );
-        ToolError::new(Code::DeniedByPolicy, message)
+        ToolError::denied(message)
     }
 }
 
 /// Checks the call itself, independent of any rule.
 fn check_shape(command: &str, args: &[String]) -> Result<(), ToolError> {
-    let bad = |why: String| Err(ToolError::new(Code::BadArguments, why));
+    let bad = |why: String| Err(ToolError::bad_arguments(why));
     if command.is_empty() {
         return bad("command is empty".into());
     }

@@ -172,9 +172,7 @@ where
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
         match serde_json::from_str::<A>(input) {
             Ok(arguments) => Box::pin((self.function)(arguments)),
-            Err(error) => {
-                Box::pin(async move { Err(ToolError::new(Code::BadArguments, error.to_string())) })
-            }
+            Err(error) => Box::pin(async move { Err(ToolError::bad_arguments(error.to_string())) }),
         }
     }
 }

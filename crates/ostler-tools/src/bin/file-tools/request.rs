@@ -229,7 +229,7 @@ fn value(
 fn from_stdin(stdin: &mut dyn Read) -> Result<String, ToolError> {
     let mut bytes = Vec::new();
     let read = stdin.take(STDIN_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| ToolError::new(Code::Io, format!("stdin: {error}")))?;
+    read.map_err(|error| ToolError::io(format!("stdin: {error}")))?;
     if bytes.len() as u64 > STDIN_BYTES {
         return Err(ToolError::new(
             Code::TooLarge,
@@ -252,7 +252,7 @@ fn verb_names() -> String {
 }
 
 fn bad(message: impl Into<String>) -> ToolError {
-    ToolError::new(Code::BadArguments, message)
+    ToolError::bad_arguments(message)
 }
 
 #[cfg(test)]
