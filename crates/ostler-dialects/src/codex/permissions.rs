@@ -321,13 +321,13 @@ impl AskContext<'_> {
             Fallback::Person
         };
         let id = id.as_json().to_owned();
-        out.push(FromConversation::AskPermission(PermissionRequest {
+        out.push(PermissionRequest {
             id: id.clone(),
             call: request.call.clone(),
             input: Some(request.input.clone()),
             wants: self.permissions.wants(&request),
             fallback,
-        }));
+        });
         self.permissions.open.insert(id, request);
     }
 
