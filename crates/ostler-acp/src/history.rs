@@ -31,7 +31,7 @@ pub(crate) struct StoredSession {
 }
 
 /// How to continue a session, with Ostler's id of the last session in the chain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Continuation {
     /// The agent resumes the session.
     Resumed(String),

@@ -4,7 +4,6 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 
 use ostler::Spec;
-use ostler::agent::Probed;
 use ostler::spec::{Denials, keys};
 use ostler_store::{Filter, SessionRow};
 use serde::{Deserialize, Serialize};
@@ -227,28 +226,14 @@ impl Server {
     fn authenticate(&mut self, id: Id) -> Handled {
         let (agent, host) = (self.service.agent.clone(), self.service.host.clone());
         self.jobs.spawn(async move {
-            let (message, hint) = match agent.probe(&host, &Spec::default()).await {
-                Probed::Ready { .. } | Probed::LoginUnknown { .. } => return wire::done(&id),
-                Probed::Missing { hint, .. } => ("the agent is not installed".to_owned(), hint),
-                Probed::NotConfigured { hint } => ("the agent is not configured".to_owned(), hint),
-                Probed::Broken { why, hint, .. } => (why, hint),
-                Probed::TooOld {
-                    version,
-                    need,
-                    hint,
-                    ..
-                } => (
-                    format!(
-                        "the agent is too old: version {version}, but {need} or newer is required"
-                    ),
-                    hint,
-                ),
-                Probed::NotLoggedIn { hint, .. } => ("not logged in".to_owned(), hint),
+            let probed = agent.probe(&host, &Spec::default()).await;
+            let Some((message, hint)) = probed.problem(agent.about().name) else {
+                return wire::done(&id);
             };
             let data = Data {
                 cause: Some("auth"),
                 message: Some(message),
-                hint: Some(hint),
+                hint: Some(hint.to_owned()),
                 text: None,
             };
             wire::failure(Some(&id), &Failure::auth(data))

@@ -120,7 +120,7 @@ impl McpServer {
 }
 
 /// Permission modes of a session, by the agent's own names.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Modes {
     pub(crate) current_mode_id: String,
@@ -165,7 +165,7 @@ impl Modes {
 }
 
 /// Configuration option for the model.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ModelOption {
     pub(crate) id: &'static str,

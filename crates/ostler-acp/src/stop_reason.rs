@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::wire::{Data, Failure};
 
 /// Response to a prompt.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PromptResponse {
     stop_reason: &'static str,

@@ -33,7 +33,7 @@ const KINDS: &[(&str, &[&str])] = &[
 ];
 
 /// A tool call as shown by an editor.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct ToolCallView {
     pub(crate) title: String,
     pub(crate) kind: &'static str,
@@ -82,7 +82,7 @@ impl Content {
 }
 
 /// A step of a plan.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct PlanEntry {
     content: String,
     priority: &'static str,

@@ -1,7 +1,6 @@
 //! Follows a session to its end: shows events, asks questions and handles signals, even if nothing
 //! reads the output.
 
-use std::io;
 use std::time::Duration;
 
 use ostler::{Event, EventKind, Remote, Session};
@@ -12,7 +11,7 @@ use crate::ask::Prompter;
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
 use crate::output::{self, View};
-use crate::screen::{End, Screen};
+use crate::screen::{End, Screen, WriterResult};
 use crate::signals::{SignalAction, Signals};
 
 /// Refresh interval of the status line.
@@ -57,8 +56,7 @@ pub(crate) async fn follow(format: Format, begun: Result<StartedRun>) -> Result<
             }
             // A writer that disappears without a result has panicked.
             result = &mut done, if follower.screen.end().is_none() => {
-                let panicked = || io::Error::other("the writer thread panicked");
-                follower.on_writer_done(result.unwrap_or_else(|_| Err(panicked())));
+                follower.on_writer_done(result);
             }
             heard = prompter.next() => prompter.handle(heard, &mut follower.screen),
             caught = signals.next() => follower.on_signal(caught, &mut prompter),
@@ -132,12 +130,9 @@ impl Follower {
         self.screen.push(event);
     }
 
-    fn on_writer_done(&mut self, result: io::Result<()>) {
-        if let Err(error) = result {
+    fn on_writer_done(&mut self, result: WriterResult) {
+        if !self.screen.on_writer_done(result) {
             self.remote.stop(); // the output has no reader, so the agent can stop
-            self.screen.finish(End::Gone(error));
-        } else {
-            self.screen.finish(End::Shown);
         }
     }
 

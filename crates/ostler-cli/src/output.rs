@@ -90,7 +90,7 @@ pub(crate) trait Output: Send {
 }
 
 /// Text of a question: the lines that describe it, and the prompt for the answer.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub(crate) struct QuestionText {
     pub(crate) lines: Vec<String>,
     pub(crate) prompt: &'static str,

@@ -9,6 +9,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::output::style::WARN;
 use crate::output::{Batch, Output, QuestionText, Writer};
 
+/// The result of the writer, unless it panicked.
+pub(crate) type WriterResult = Result<io::Result<()>, oneshot::error::RecvError>;
+
 /// How the output ended.
 #[derive(Debug)]
 pub(crate) enum End {
@@ -156,6 +159,14 @@ impl Screen {
         if self.is_clear() {
             self.to = None;
         }
+    }
+
+    /// Ends with the result of the writer. Returns false if the output has no reader.
+    pub(crate) fn on_writer_done(&mut self, result: WriterResult) -> bool {
+        let result = result.unwrap_or_else(|_| Err(io::Error::other("the writer thread panicked")));
+        let is_shown = result.is_ok();
+        self.finish(result.map_or_else(End::Gone, |()| End::Shown));
+        is_shown
     }
 
     pub(crate) fn finish(&mut self, end: End) {

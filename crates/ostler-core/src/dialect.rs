@@ -370,6 +370,18 @@ pub enum FromConversation {
     Do(Action),
 }
 
+impl From<TurnResult> for FromConversation {
+    fn from(result: TurnResult) -> Self {
+        Self::TurnEnded(result)
+    }
+}
+
+impl From<PermissionRequest> for FromConversation {
+    fn from(request: PermissionRequest) -> Self {
+        Self::AskPermission(request)
+    }
+}
+
 impl From<Action> for FromConversation {
     fn from(action: Action) -> Self {
         Self::Do(action)
@@ -453,6 +465,11 @@ impl Outbox {
     /// Publishes an event.
     pub fn event(&mut self, kind: impl Into<EventKind>) {
         self.0.push(FromConversation::Event(kind.into()));
+    }
+
+    /// Publishes events, in order.
+    pub fn events(&mut self, kinds: impl IntoIterator<Item = impl Into<EventKind>>) {
+        kinds.into_iter().for_each(|kind| self.event(kind));
     }
 
     /// Publishes a notice.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use serde::de::value::MapAccessDeserializer;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -285,14 +285,6 @@ impl<'de, T: FromJson<'de>> Visitor<'de> for LenientVisitor<T> {
     }
 }
 
-fn collect<'de, A: SeqAccess<'de>, T: Deserialize<'de>>(mut seq: A) -> Result<Vec<T>, A::Error> {
-    let mut items = Vec::new();
-    while let Some(item) = seq.next_element()? {
-        items.push(item);
-    }
-    Ok(items)
-}
-
 impl<'de: 'a, 'a> FromJson<'de> for Scalar<'a> {
     fn string(text: Cow<'de, str>) -> Self {
         Self::Text(text)
@@ -347,7 +339,7 @@ impl<'de, T: Deserialize<'de>> FromJson<'de> for Objects<T> {
 
 impl<'de, T: Deserialize<'de>> FromJson<'de> for List<T> {
     fn seq<A: SeqAccess<'de>>(seq: A) -> Result<Self, A::Error> {
-        collect(seq).map(Self)
+        Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Self)
     }
 }
 
@@ -359,7 +351,7 @@ where
         Self::Text(text)
     }
     fn seq<A: SeqAccess<'de>>(seq: A) -> Result<Self, A::Error> {
-        collect(seq).map(Self::Blocks)
+        Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Self::Blocks)
     }
 }
 

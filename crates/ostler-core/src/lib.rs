@@ -9,6 +9,7 @@
 //! [`usage`] describe how a turn ended and what it cost.
 
 pub mod names;
+pub mod near;
 pub mod raw_json;
 pub mod rotation;
 pub mod lines;

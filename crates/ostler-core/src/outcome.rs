@@ -15,6 +15,7 @@ pub use crate::codes::{Reason, SpawnFailure};
 use crate::names::named;
 
 /// The end of a turn or session. An outcome is data, not an error: a failed run still returns one.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
     /// Coarse classification.
@@ -178,7 +179,6 @@ pub struct Detail {
 
 impl Outcome {
     /// Creates an outcome with a message and nothing else.
-    #[must_use]
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self {
             status: cause.status(),
@@ -190,27 +190,23 @@ impl Outcome {
     }
 
     /// Creates the outcome of an agent that finished.
-    #[must_use]
     pub fn completed() -> Self {
         Self::new(Cause::Completed, "The agent finished.")
     }
 
     /// Adds a hint: what a person can do about it.
-    #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// Adds facts.
-    #[must_use]
     pub fn with(mut self, set: impl FnOnce(&mut Detail)) -> Self {
         set(self.detail.get_or_insert_default());
         self
     }
 
     /// Adds Ostler's reason, which is also the name of the ending unless the agent has one.
-    #[must_use]
     pub fn because(self, reason: Reason) -> Self {
         self.with(|detail| {
             detail

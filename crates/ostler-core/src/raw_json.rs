@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 
 /// A JSON value as text on one line. It is validated once and never parsed again on its path
 /// through Ostler.
+#[must_use]
 #[derive(Clone)]
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
     /// Copies a value that a parser has already validated.
-    #[must_use]
     pub fn from_raw(value: &RawValue) -> Self {
         Self::on_one_line(value.to_owned())
     }
@@ -37,25 +37,21 @@ impl RawJson {
     }
 
     /// Creates a JSON string.
-    #[must_use]
     pub fn string(text: &str) -> Self {
         Self::of(&text)
     }
 
     /// Serializes a value; returns `null` if that fails.
-    #[must_use]
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
         serde_json::value::to_raw_value(value).map_or_else(|_| Self::null(), Self::on_one_line)
     }
 
     /// Returns JSON's `null`.
-    #[must_use]
     pub fn null() -> Self {
         Self(RawValue::NULL.to_owned())
     }
 
     /// Returns an empty object.
-    #[must_use]
     pub fn empty_object() -> Self {
         Self::of(&serde_json::Map::new())
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Tokens and cost of a turn or session. The counters are disjoint: their sum is what was
 /// processed.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// What the numbers cover. A later event with the same scope and model replaces an earlier one.
@@ -55,7 +56,6 @@ pub enum CostSource {
 
 impl Usage {
     /// Creates a usage without any known number.
-    #[must_use]
     pub fn unknown(scope: Scope) -> Self {
         Self {
             scope,
@@ -71,7 +71,6 @@ impl Usage {
     }
 
     /// Creates a usage of one turn on one model, with unknown cost.
-    #[must_use]
     pub fn for_turn(model: Option<String>, tokens: Tokens) -> Self {
         Self {
             model,
@@ -85,7 +84,6 @@ impl Usage {
     }
 
     /// Sets a cost that the agent reported.
-    #[must_use]
     pub fn reported(mut self, cost_usd: f64) -> Self {
         self.cost_usd = Some(cost_usd);
         self.cost_source = CostSource::Reported;
@@ -93,7 +91,6 @@ impl Usage {
     }
 
     /// Sets a cost computed from a price list.
-    #[must_use]
     pub fn estimated(mut self, cost_usd: f64) -> Self {
         self.cost_usd = Some(cost_usd);
         self.cost_source = CostSource::Estimated;
@@ -101,7 +98,6 @@ impl Usage {
     }
 
     /// Sets a cost that covers only a part of the usage.
-    #[must_use]
     pub fn partial(mut self, cost_usd: f64) -> Self {
         self.cost_usd = Some(cost_usd);
         self.cost_source = CostSource::Partial;

@@ -2,6 +2,7 @@
 //! place.
 
 use ostler_core::dialect::{ARG_CAP, Arg, Pass, Setting};
+use ostler_core::near::suggestion;
 use ostler_core::spec::{Settings, SpecError, keys};
 
 /// Settings, one per row: `key, kind [if rule] [=> pass], help;`.
@@ -153,29 +154,9 @@ impl OutsideParentheses {
     }
 }
 
-/// Minimum similarity of a key to be suggested for an unknown one.
-const MIN_SIMILARITY: f64 = 0.75;
-
 fn unknown_key(table: &[Setting], key: &str) -> String {
-    let normalized = key.to_lowercase().replace('-', "_");
-    let mut similar: Vec<(f64, &str)> = table
-        .iter()
-        .map(|setting| (strsim::jaro_winkler(&normalized, setting.key), setting.key))
-        .filter(|(score, _)| *score >= MIN_SIMILARITY)
-        .collect();
-    similar.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let names = |keys: Vec<&str>| keys.join(", ");
-    if similar.is_empty() {
-        format!(
-            "unknown setting; known settings are: {}",
-            names(table.iter().map(|setting| setting.key).collect())
-        )
-    } else {
-        format!(
-            "unknown setting; did you mean {}?",
-            names(similar.iter().take(3).map(|(_, key)| *key).collect())
-        )
-    }
+    let known: Vec<&str> = table.iter().map(|setting| setting.key).collect();
+    format!("unknown setting; {}", suggestion(key, &known))
 }
 
 #[cfg(test)]
@@ -214,7 +195,7 @@ mod tests {
         );
         assert_eq!(
             why("zzz", "3"),
-            "zzz: unknown setting; known settings are: model, password, max_turns"
+            "zzz: unknown setting; known: model, password, max_turns"
         );
         assert_eq!(why("max_turns", "13"), "max_turns = \"13\": not 13");
         assert_eq!(

@@ -40,7 +40,7 @@ impl Turn {
     /// Ends the turn, unless it has ended.
     pub(crate) fn end(&mut self, result: TurnResult, out: &mut Outbox) {
         if std::mem::take(&mut self.open) {
-            out.push(FromConversation::TurnEnded(result));
+            out.push(result);
         }
     }
 }

@@ -377,7 +377,7 @@ impl ModelConversation {
     fn final_answer(&mut self, text: String, out: &mut Outbox) {
         self.turn.errors = 0;
         if !self.steered.is_empty() {
-            return self.continue_turn(text, out);
+            return self.next_round(Some(text), out);
         }
         let Some(schema) = self.config.json_schema.clone() else {
             return self.hook(When::After, Next::Finish(text, None), out);
@@ -471,10 +471,7 @@ impl ModelConversation {
             cwd: Some(ready.cwd.clone()).filter(|cwd| !cwd.is_empty()),
             tools: ready.tools.iter().map(|tool| tool.name.clone()).collect(),
         });
-        ready
-            .notices
-            .iter()
-            .for_each(|notice| out.event(notice.clone()));
+        out.events(ready.notices.iter().cloned());
         self.ready = Some(ready);
         if matches!(self.phase, Phase::Waiting) {
             self.start_turn(out);

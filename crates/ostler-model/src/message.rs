@@ -68,6 +68,7 @@ impl From<RawJson> for Content {
 }
 
 /// One message of a conversation with a model.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case", try_from = "RawMessage")]
 pub enum Message {
@@ -107,7 +108,6 @@ pub enum Message {
 
 impl Message {
     /// Creates a system message.
-    #[must_use]
     pub fn system(content: impl Into<Content>) -> Self {
         Self::System {
             content: content.into(),
@@ -115,7 +115,6 @@ impl Message {
     }
 
     /// Creates a user message.
-    #[must_use]
     pub fn user(content: impl Into<Content>) -> Self {
         Self::User {
             content: content.into(),
@@ -123,7 +122,6 @@ impl Message {
     }
 
     /// Creates an assistant message without tool calls.
-    #[must_use]
     pub fn assistant(content: impl Into<Content>) -> Self {
         Self::Assistant {
             content: content.into(),
@@ -132,7 +130,6 @@ impl Message {
     }
 
     /// Creates a tool result.
-    #[must_use]
     pub fn tool(call: impl Into<String>, content: impl Into<Content>) -> Self {
         Self::Tool {
             tool_call_id: call.into(),
@@ -227,7 +224,6 @@ pub struct Reply {
 
 impl Reply {
     /// Converts the reply to a message for the next request.
-    #[must_use]
     pub fn to_message(&self) -> Message {
         Message::Assistant {
             content: Content::Text(self.content.clone()),

@@ -15,36 +15,30 @@ pub struct Price {
     output: f64,
 }
 
-/// OpenAI's list prices for text as of August 2025, in dollars per million tokens: input, cached
-/// input, output.
-const LIST: &[(&str, [f64; 3])] = &[
-    ("gpt-5", [1.25, 0.125, 10.0]),
-    ("gpt-5-mini", [0.25, 0.025, 2.0]),
-    ("gpt-5-nano", [0.05, 0.005, 0.4]),
-    ("gpt-4.1", [2.0, 0.5, 8.0]),
-    ("gpt-4.1-mini", [0.4, 0.1, 1.6]),
-    ("gpt-4.1-nano", [0.1, 0.025, 0.4]),
-    ("gpt-4o", [2.5, 1.25, 10.0]),
-    ("gpt-4o-mini", [0.15, 0.075, 0.6]),
-    ("o3", [2.0, 0.5, 8.0]),
-    ("o4-mini", [1.1, 0.275, 4.4]),
-];
-
-/// Context windows of the models, in tokens, as of the same date.
-const WINDOWS: &[(&str, u64)] = &[
-    ("gpt-5", 400_000),
-    ("gpt-5-mini", 400_000),
-    ("gpt-5-nano", 400_000),
-    ("gpt-4.1", 1_047_576),
-    ("gpt-4.1-mini", 1_047_576),
-    ("gpt-4.1-nano", 1_047_576),
-    ("gpt-4o", 128_000),
-    ("gpt-4o-mini", 128_000),
-    ("o3", 200_000),
-    ("o4-mini", 200_000),
+/// OpenAI's models as of August 2025: list prices for text in dollars per million tokens (input,
+/// cached input, output), and the context window in tokens.
+const MODELS: &[(&str, [f64; 3], u64)] = &[
+    ("gpt-5", [1.25, 0.125, 10.0], 400_000),
+    ("gpt-5-mini", [0.25, 0.025, 2.0], 400_000),
+    ("gpt-5-nano", [0.05, 0.005, 0.4], 400_000),
+    ("gpt-4.1", [2.0, 0.5, 8.0], 1_047_576),
+    ("gpt-4.1-mini", [0.4, 0.1, 1.6], 1_047_576),
+    ("gpt-4.1-nano", [0.1, 0.025, 0.4], 1_047_576),
+    ("gpt-4o", [2.5, 1.25, 10.0], 128_000),
+    ("gpt-4o-mini", [0.15, 0.075, 0.6], 128_000),
+    ("o3", [2.0, 0.5, 8.0], 200_000),
+    ("o4-mini", [1.1, 0.275, 4.4], 200_000),
 ];
 
 impl Price {
+    fn new([input, cached, output]: [f64; 3]) -> Self {
+        Self {
+            input,
+            cached,
+            output,
+        }
+    }
+
     /// Parses `input/output` or `input/cached/output`.
     ///
     /// # Errors
@@ -58,16 +52,8 @@ impl Price {
         };
         let parts: Option<Vec<f64>> = text.split('/').map(number).collect();
         match parts.as_deref() {
-            Some([input, output]) => Ok(Self {
-                input: *input,
-                cached: *input,
-                output: *output,
-            }),
-            Some([input, cached, output]) => Ok(Self {
-                input: *input,
-                cached: *cached,
-                output: *output,
-            }),
+            Some(&[input, output]) => Ok(Self::new([input, input, output])),
+            Some(&[input, cached, output]) => Ok(Self::new([input, cached, output])),
             _ => Err(InvalidValue(
                 "expected dollars per million tokens as input/output or input/cached/output: \
                 2.5/1.25/10"
@@ -78,12 +64,7 @@ impl Price {
 
     /// Returns the list price of an OpenAI model.
     pub fn listed(model: &str) -> Option<Self> {
-        let [input, cached, output] = find(LIST, model)?;
-        Some(Self {
-            input,
-            cached,
-            output,
-        })
+        find(model).map(|(_, prices, _)| Self::new(*prices))
     }
 
     /// Returns the cost of the tokens. Tokens written to a cache cost as much as other input.
@@ -102,10 +83,10 @@ impl Price {
 
 /// Returns the context window of an OpenAI model.
 pub(crate) fn window(model: &str) -> Option<u64> {
-    find(WINDOWS, model)
+    find(model).map(|(_, _, window)| *window)
 }
 
-fn find<T: Copy>(list: &[(&str, T)], model: &str) -> Option<T> {
+fn find(model: &str) -> Option<&'static (&'static str, [f64; 3], u64)> {
     let same = |name: &str| {
         let rest = model.strip_prefix(name)?;
         let date = rest
@@ -113,9 +94,7 @@ fn find<T: Copy>(list: &[(&str, T)], model: &str) -> Option<T> {
             .is_some_and(|d| d.len() >= 8 && d.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
         (rest.is_empty() || date).then_some(())
     };
-    list.iter()
-        .find(|(name, _)| same(name).is_some())
-        .map(|(_, value)| *value)
+    MODELS.iter().find(|(name, ..)| same(name).is_some())
 }
 
 #[cfg(test)]
@@ -236,7 +215,7 @@ mod tests {
 
     #[test]
     fn every_priced_model_has_a_window() {
-        for (model, _) in LIST {
+        for (model, ..) in MODELS {
             assert!(window(model).is_some(), "{model}");
         }
     }

@@ -16,7 +16,6 @@ const DEPTH: usize = 16;
 
 /// Rewrites a schema into an accepted form: alternatives at the top level become one object with
 /// the properties of all.
-#[must_use]
 pub fn adapt(parameters: &RawJson) -> RawJson {
     let root: Object = serde_json::from_str(parameters.get()).unwrap_or_default();
     let mut schema = flatten(&root, &root, DEPTH).unwrap_or_default();

@@ -7,7 +7,7 @@ use super::server_style::Shape;
 use super::wire::cut;
 
 /// A tool call of an answer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,

@@ -307,7 +307,7 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
 }
 
 /// Next action of the connection.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Step {
     Send(Bytes),
     Wait(Duration),

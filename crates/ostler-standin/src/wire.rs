@@ -21,7 +21,7 @@ pub(super) struct Wire {
 }
 
 /// One server-sent event, and whether it counts as a delta for delays, hangs and cuts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Frame {
     pub(super) text: String,
     pub(super) is_delta: bool,

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 
 use crate::files::arguments::{parse, schema_of};
 use crate::files::{
-    Render, Root, create_file, delete_file, edit_file, list_files, make_directory, move_file,
-    read_file, search_files, write_file,
+    Render, Root, delete_file, edit_file, list_files, make_directory, move_file, read_file,
+    search_files, write_file,
 };
 use crate::{Code, ToolError};
 
@@ -53,7 +53,7 @@ pub const FILE_TOOLS: &[ToolInfo] = &[
         name: "create_file",
         description: "Create a new text file. Fails if the path already exists.",
         only_reads: false,
-        schema: schema_of::<create_file::CreateFile>,
+        schema: schema_of::<write_file::CreateFile>,
     },
     ToolInfo {
         name: "edit_file",
@@ -126,7 +126,7 @@ pub(crate) fn call(root: &Root, name: &str, input: &str) -> Result<ToolOutput, T
     match name {
         "read_file" => call.run(read_file::run),
         "write_file" => call.run(write_file::run),
-        "create_file" => call.run(create_file::run),
+        "create_file" => call.run(write_file::create),
         "edit_file" => call.run(edit_file::run),
         "delete_file" => call.run(delete_file::run),
         "list_files" => call.run(list_files::run),
@@ -154,8 +154,7 @@ impl Call<'_> {
     {
         let output = tool(self.root, &parse(self.name, self.input)?)?;
         let json = serde_json::to_string(&output);
-        let json =
-            json.map_err(|error| ToolError::new(Code::Io, format!("{}: {error}", self.name)))?;
+        let json = json.map_err(|error| ToolError::io(format!("{}: {error}", self.name)))?;
         Ok(ToolOutput {
             text: output.text(),
             json,

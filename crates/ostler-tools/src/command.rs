@@ -12,7 +12,6 @@ mod matching;
 mod preset;
 pub mod project;
 mod protected;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -119,7 +118,8 @@ impl CommandRule {
     /// Returns why the rule denies an example, if it does. The error means that the example itself
     /// is invalid.
     fn denial_of_example(&self, example: &str) -> Result<Option<ToolError>, RuleError> {
-        let mut words = words::split(example)?;
+        let words = shlex::split(example);
+        let mut words = words.ok_or_else(|| RuleError::new("a quote is not closed"))?;
         if words.first() != Some(&self.name) {
             let why = format!("it does not begin with {}", self.name);
             return Err(RuleError::new(why));
@@ -388,13 +388,13 @@ impl Commands {
              allow more: with --allow-command, --commands, or a rule in {RULES_FILE}.",
             allowed.join(", "),
         );
-        ToolError::new(Code::DeniedByPolicy, message)
+        ToolError::denied(message)
     }
 }
 
 /// Checks the call itself, independent of any rule.
 fn check_shape(command: &str, args: &[String]) -> Result<(), ToolError> {
-    let bad = |why: String| Err(ToolError::new(Code::BadArguments, why));
+    let bad = |why: String| Err(ToolError::bad_arguments(why));
     if command.is_empty() {
         return bad("command is empty".into());
     }

@@ -74,6 +74,24 @@ impl ToolError {
             needs_approval: Vec::new(),
         }
     }
+
+    /// Creates an error of the system.
+    #[must_use]
+    pub fn io(message: impl Into<String>) -> Self {
+        Self::new(Code::Io, message)
+    }
+
+    /// Creates an error about the arguments of a call.
+    #[must_use]
+    pub fn bad_arguments(message: impl Into<String>) -> Self {
+        Self::new(Code::BadArguments, message)
+    }
+
+    /// Creates a denial by a rule.
+    #[must_use]
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self::new(Code::DeniedByPolicy, message)
+    }
 }
 
 /// An invalid rule or limit of a sandbox policy.
@@ -93,7 +111,7 @@ impl RuleError {
 
     /// Returns the error of the file in which the rule is.
     pub(crate) fn in_file(self, source: &str) -> ToolError {
-        ToolError::new(Code::BadArguments, format!("{source}: {}", self.message))
+        ToolError::bad_arguments(format!("{source}: {}", self.message))
     }
 }
 
@@ -105,6 +123,6 @@ impl From<toml::de::Error> for RuleError {
 
 impl From<RuleError> for ToolError {
     fn from(error: RuleError) -> Self {
-        Self::new(Code::BadArguments, error.message)
+        Self::bad_arguments(error.message)
     }
 }

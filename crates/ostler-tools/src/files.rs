@@ -6,7 +6,6 @@ use crate::RuleError;
 
 pub(crate) mod arguments;
 mod bare_repository;
-pub(crate) mod create_file;
 mod truncate;
 pub(crate) mod delete_file;
 mod diff;

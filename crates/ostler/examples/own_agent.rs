@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use ostler::agent::ProcessAgent;
 use ostler::dialect::{
-    About, Action, Arg, Capabilities, Conversation, Dialect, Exit, FromConversation, Inherits,
-    Launch, Launching, Outbox, ToAgent, TurnResult,
+    About, Action, Arg, Capabilities, Conversation, Dialect, Exit, Inherits, Launch, Launching,
+    Outbox, ToAgent, TurnResult,
 };
 use ostler::event::{Text, TextKind};
 use ostler::{Agents, Host, Outcome, Spec, SpecError};
@@ -79,9 +79,7 @@ impl Conversation for ShouterConversation {
             message: None,
             parent: None,
         });
-        out.push(FromConversation::TurnEnded(TurnResult::new(
-            Outcome::completed(),
-        )));
+        out.push(TurnResult::new(Outcome::completed()));
     }
 
     fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}

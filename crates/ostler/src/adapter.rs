@@ -24,11 +24,10 @@ mod api;
 mod choice;
 mod reply_session;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use ostler_core::event::{Text, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::ToolOffer;
@@ -42,7 +41,7 @@ pub use ostler_model::{Content, Message, ModelError, Reply, Stop, ToolRequest};
 pub use crate::tools::offer;
 
 /// A future that resolves to the model's reply.
-pub type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, ModelError>> + Send + 'a>>;
+pub type ReplyFuture<'a> = BoxFuture<'a, Result<Reply, ModelError>>;
 
 /// A model: messages go in, a reply comes out. An adapter keeps no state between calls that a
 /// caller has to know about.

@@ -21,11 +21,10 @@ mod mock;
 mod previous_session;
 mod process;
 
-use std::future::Future;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use ostler_core::dialect::{About, Dialect};
 use ostler_core::spec::{AfterTurn, Attendance, Sandbox, Spec, SpecError, check_labels, is_uuid};
 
@@ -69,7 +68,7 @@ pub trait Agent: Send + Sync {
 }
 
 /// A future that resolves to the result of a probe.
-pub type ProbeFuture<'a> = Pin<Box<dyn Future<Output = Probed> + Send + 'a>>;
+pub type ProbeFuture<'a> = BoxFuture<'a, Probed>;
 
 /// The known agents, in the order in which they are tried when none is named.
 #[derive(Clone)]

@@ -61,6 +61,7 @@ named! {
 }
 
 /// A model, its tools, and the conditions under which it runs. See the [module](self).
+#[must_use]
 #[derive(Clone)]
 pub struct Loop {
     model: Arc<dyn ModelAdapter>,
@@ -75,7 +76,6 @@ pub struct Loop {
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $key:expr;)*) => {$(
         $(#[$doc])*
-        #[must_use]
         pub fn $name(self, number: $type) -> Self {
             self.set($key, &number.to_string())
         }
@@ -84,13 +84,11 @@ macro_rules! numbers {
 
 impl Loop {
     /// Creates a loop around a model, with the workspace tools: files, and commands in the sandbox.
-    #[must_use]
     pub fn new(model: impl ModelAdapter + 'static) -> Self {
         Self::around(Arc::new(model))
     }
 
     /// Creates a loop around a shared model.
-    #[must_use]
     pub fn around(model: Arc<dyn ModelAdapter>) -> Self {
         Self {
             model,
@@ -103,68 +101,58 @@ impl Loop {
     }
 
     /// Removes the workspace tools.
-    #[must_use]
     pub fn bare(mut self) -> Self {
         self.bare = true;
         self
     }
 
     /// Adds a tool.
-    #[must_use]
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
     /// Sets the instructions for the model. They replace the default ones.
-    #[must_use]
     pub fn instructions(self, text: &str) -> Self {
         self.set(keys::SYSTEM_PROMPT, text)
     }
 
     /// Adds a check of the result. If it fails, its reason goes back to the model.
-    #[must_use]
     pub fn verify(mut self, check: impl Verify + 'static) -> Self {
         self.around.verify = Some(Arc::new(check));
         self
     }
 
     /// Adds a hook around each iteration.
-    #[must_use]
     pub fn middleware(mut self, hook: impl Middleware + 'static) -> Self {
         self.around.middleware.push(Arc::new(hook));
         self
     }
 
     /// Lets the model ask a person. Without one, the result [needs input](Ending::NeedsInput).
-    #[must_use]
     pub fn may_ask(mut self) -> Self {
         self.around.asks = true;
         self
     }
 
     /// Lets the model ask this person.
-    #[must_use]
     pub fn person(mut self, person: impl Person + 'static) -> Self {
         self.around.person = Some(Arc::new(person));
         self.may_ask()
     }
 
     /// Sets how much the loop does without approval.
-    #[must_use]
     pub fn mode(self, mode: Mode) -> Self {
         self.set("mode", mode.as_str())
     }
 
     /// Sets the maximum duration of a turn.
-    #[must_use]
     pub fn max_time(mut self, most: Duration) -> Self {
         self.time = Some(most);
         self
     }
 
     /// Sets the maximum duration of one tool call.
-    #[must_use]
     pub fn tool_timeout(mut self, longest: Duration) -> Self {
         self.around.tool_timeout = Some(longest);
         self

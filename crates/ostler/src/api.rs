@@ -2,13 +2,12 @@
 //!
 //! It is a task in this process that is connected through pipes like any other agent.
 
-use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use ostler_core::clip::head_and_tail;
@@ -20,7 +19,7 @@ use ostler_model::runner_protocol::{
     Failed, FailedKind, Flow, LoopFeatures, Ready, Retrying, RunnerCommand, RunnerEvent,
     RunnerLine, ToolJob, ToolOutcome, When,
 };
-use ostler_tools::{Code, ToolError};
+use ostler_tools::ToolError;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -65,7 +64,7 @@ pub(crate) fn start(runner: ApiRunner) -> Child {
 }
 
 /// The current work, cancelled on drop.
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Work = BoxFuture<'static, ()>;
 
 /// Executes commands until there are no more.
 async fn run(runner: Arc<ApiRunner>, commands: DuplexStream, mut output: DuplexStream) {
@@ -476,19 +475,14 @@ async fn call_tool(runner: &ApiRunner, call: ToolJob, output: &RunnerOutput) -> 
         })
         .catch_unwind()
         .await
-        .unwrap_or_else(|_| {
-            Err(ToolError::new(
-                Code::Io,
-                format!("the tool {} panicked", call.name),
-            ))
-        }),
+        .unwrap_or_else(|_| Err(ToolError::io(format!("the tool {} panicked", call.name)))),
         None if runner.offered.iter().any(|offer| offer.name == call.name) => {
             match runner.submissions.result_of(&call.id).await {
                 Some(result) if result.ok => Ok(result.output),
                 Some(result) => {
                     return failed_call(call.id, head_and_tail(result.output, OUTPUT_HALF));
                 }
-                None => Err(ToolError::new(Code::Io, "the caller did not run the tool")),
+                None => Err(ToolError::io("the caller did not run the tool")),
             }
         }
         None => Err(runner.tools.unknown(&call.name)),

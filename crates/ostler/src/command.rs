@@ -22,7 +22,7 @@ use ostler_tools::command::{
 use ostler_tools::confine::{
     self, CommandLimits, Confinement, HostPaths, Layers, Report, Required,
 };
-use ostler_tools::{Code, SandboxPolicy, ToolError, Workspace};
+use ostler_tools::{SandboxPolicy, ToolError, Workspace};
 
 pub(crate) use self::environment::user_git;
 pub use self::output::{CommandOutput, KilledFor};
@@ -157,7 +157,7 @@ impl CommandRunner {
                     "the command preset \"any\" needs the whole sandbox, and {why}; choose \
                      --commands strict and add commands with --allow-command"
                 );
-                return Err(ToolError::new(Code::BadArguments, message));
+                return Err(ToolError::bad_arguments(message));
             }
             (Some(CommandPreset::Strict), _) => (CommandPreset::Strict, None),
             (_, Some(why)) => {
@@ -298,10 +298,7 @@ impl CommandRunner {
     pub async fn execute(&self, input: &str) -> Result<CommandOutput, ToolError> {
         let asked: RunCommand = serde_json::from_str(input).map_err(|error| {
             let shape = r#"{"command":"git","args":["status"]}"#;
-            ToolError::new(
-                Code::BadArguments,
-                format!("{error}; expected an object such as {shape}"),
-            )
+            ToolError::bad_arguments(format!("{error}; expected an object such as {shape}"))
         })?;
         let most = self.limits.timeout_seconds;
         let timeout = Duration::from_secs(
@@ -312,12 +309,7 @@ impl CommandRunner {
         // Thousands of arguments mean thousands of disk accesses, so use a blocking thread.
         let checker = self.checker();
         let work = move || checker.check(&asked.command, &asked.args);
-        let broke = |_| {
-            ToolError::new(
-                Code::Io,
-                "the command check panicked; this is a bug in Ostler",
-            )
-        };
+        let broke = |_| ToolError::io("the command check panicked; this is a bug in Ostler");
         let approved = tokio::task::spawn_blocking(work).await.map_err(broke)??;
         self.run(approved, timeout).await
     }
@@ -375,7 +367,7 @@ impl CommandRunner {
             "no command is run, because this machine cannot confine it: {}; {fix}",
             self.report().gaps_line()
         );
-        Some(ToolError::new(Code::DeniedByPolicy, message))
+        Some(ToolError::denied(message))
     }
 
     /// Returns the confinement of a command with `temp` as its directory for temporary files.

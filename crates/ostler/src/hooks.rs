@@ -13,11 +13,10 @@
 //! );
 //! ```
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use ostler_core::spec::ToolOffer;
 use ostler_model::runner_protocol::When;
 use schemars::JsonSchema;
@@ -39,7 +38,7 @@ impl<T: Into<String>> From<T> for NotVerified {
 }
 
 /// A future that resolves to the result of a check.
-pub type VerifyFuture<'a> = Pin<Box<dyn Future<Output = Result<(), NotVerified>> + Send + 'a>>;
+pub type VerifyFuture<'a> = BoxFuture<'a, Result<(), NotVerified>>;
 
 /// Checks the result of a loop before it is accepted. On failure, the reason is sent to the model
 /// and the loop continues.
@@ -59,7 +58,7 @@ where
 }
 
 /// A future that resolves to the decision of a hook.
-pub type FlowFuture<'a> = Pin<Box<dyn Future<Output = Flow> + Send + 'a>>;
+pub type FlowFuture<'a> = BoxFuture<'a, Flow>;
 
 /// Runs before and after each round of a loop. Rounds are counted from 1 in each turn.
 pub trait Middleware: Send + Sync {
@@ -75,7 +74,7 @@ pub trait Middleware: Send + Sync {
 }
 
 /// A future that resolves to a person's answer, or `None` if there is none.
-pub type PersonFuture<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
+pub type PersonFuture<'a> = BoxFuture<'a, Option<String>>;
 
 /// Answers questions of the model.
 pub trait Person: Send + Sync {

@@ -36,6 +36,7 @@ use crate::trust::WorkspaceTrust;
 ///
 /// The library never reads environment variables itself. The caller passes them here, and each
 /// agent gets only those it needs.
+#[must_use]
 #[derive(Clone, Default)]
 pub struct Host {
     /// Shared by all sessions, because it can be large.
@@ -166,35 +167,30 @@ impl Host {
 
     /// Sets the directory of Ostler's helper programs (`file-tools`), for when they are not on
     /// PATH.
-    #[must_use]
     pub fn with_helpers(mut self, directory: PathBuf) -> Self {
         self.helpers = Some(directory);
         self
     }
 
     /// Stores every session in this log. [`Host::with_delivery`] says when readers get the events.
-    #[must_use]
     pub fn with_log(mut self, log: Arc<dyn Log>) -> Self {
         self.log = Some(log);
         self
     }
 
     /// Sets when readers of a stored session get its events; [`Delivery::Immediate`] by default.
-    #[must_use]
     pub fn with_delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
         self
     }
 
     /// Sets the handler for permission requests, from a policy or from an agent.
-    #[must_use]
     pub fn with_permission_handler(mut self, handler: impl PermissionHandler + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
         self
     }
 
     /// Offers this tool to every agent, replacing any with the same name.
-    #[must_use]
     pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.retain(|known| known.name() != tool.name());
         self.tools.push(Arc::new(tool));
@@ -203,14 +199,12 @@ impl Host {
 
     /// Sets which settings files of a workspace are trusted. Untrusted files can only add
     /// restrictions.
-    #[must_use]
     pub fn with_workspace(mut self, trust: WorkspaceTrust) -> Self {
         self.workspace = Arc::new(trust);
         self
     }
 
     /// Emits these notices at the start of every session.
-    #[must_use]
     pub fn with_notices(mut self, notices: impl IntoIterator<Item = Notice>) -> Self {
         self.notices.extend(notices);
         self
@@ -218,7 +212,6 @@ impl Host {
 
     /// Sets which commands models may run with the tool `run_command`, beyond the workspace's
     /// policy.
-    #[must_use]
     pub fn with_commands(mut self, commands: CommandChoice) -> Self {
         self.commands = commands;
         self
@@ -226,7 +219,6 @@ impl Host {
 
     /// Allows models to run this command (a program and its first arguments) with any further
     /// arguments.
-    #[must_use]
     pub fn allowing(mut self, command: Vec<String>) -> Self {
         self.commands.allowed.push(command);
         self
@@ -237,7 +229,6 @@ impl Host {
     }
 
     /// Sets the circuit breakers. Clones of a host share them.
-    #[must_use]
     pub fn with_breakers(mut self, breakers: Breakers) -> Self {
         self.breakers = breakers;
         self
@@ -303,14 +294,12 @@ impl Host {
 
     /// Starts agents under a guard, so that no process is left behind even if this process is
     /// killed.
-    #[must_use]
     pub fn with_guard(mut self, guard: GuardProgram) -> Self {
         self.guard = Some(guard);
         self
     }
 
     /// Sets the bridge program, which some agents need to reach the caller's tools.
-    #[must_use]
     pub fn with_bridge(mut self, bridge: BridgeProgram) -> Self {
         self.bridge = Some(bridge);
         self

@@ -1,8 +1,6 @@
 //! In-process agents: a task that stands in for a process, with the same kind of pipes.
 
-use std::future::Future;
-use std::pin::Pin;
-
+use futures_util::future::BoxFuture;
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
@@ -59,7 +57,7 @@ impl Control for InProcess {
         self.task.abort();
     }
 
-    fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
+    fn wait(&mut self) -> BoxFuture<'_, ExitStatus> {
         Box::pin(async {
             // Stored, because this future may be dropped and created again.
             let status = match self.status {

@@ -9,10 +9,8 @@ mod http;
 mod http_absent;
 mod script;
 
-use std::future::Future;
-use std::pin::Pin;
-
-use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use ostler_model::runner_protocol::{Failed, FailedKind};
 use ostler_model::{ModelRequest, Part};
 
@@ -24,10 +22,10 @@ pub(crate) use script::Scripted;
 pub use script::{Script, ScriptError};
 
 /// A reply as it arrives.
-pub(crate) type ReplyStream = Pin<Box<dyn Stream<Item = Result<ReplyItem, Failed>> + Send>>;
+pub(crate) type ReplyStream = BoxStream<'static, Result<ReplyItem, Failed>>;
 
 /// A future that resolves to the answer of a model, or its failure.
-pub(crate) type ModelFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failed>> + Send + 'a>>;
+pub(crate) type ModelFuture<'a, T> = BoxFuture<'a, Result<T, Failed>>;
 
 /// One item of a reply's stream.
 #[derive(Debug, Clone, PartialEq)]

@@ -16,15 +16,14 @@
 //! });
 //! ```
 
-use std::future::Future;
-use std::pin::Pin;
+use futures_util::future::BoxFuture;
 
 pub use ostler_core::event::Permission;
 pub use ostler_core::machine::PermissionAnswer;
 pub use ostler_core::permission::*;
 
 /// A future that resolves to the answer to a permission request.
-pub type AnswerFuture<'a> = Pin<Box<dyn Future<Output = PermissionAnswer> + Send + 'a>>;
+pub type AnswerFuture<'a> = BoxFuture<'a, PermissionAnswer>;
 
 /// Answers permission requests. Several can be pending at once; a future is dropped when the agent
 /// withdraws its request.

@@ -87,6 +87,33 @@ impl Probed {
         matches!(self, Self::Ready { .. } | Self::LoginUnknown { .. })
     }
 
+    /// Returns why this agent cannot be used, and what to do; `None` if it can.
+    #[must_use]
+    pub fn problem(&self, agent: &str) -> Option<(String, &str)> {
+        Some(match self {
+            Self::Ready { .. } | Self::LoginUnknown { .. } => return None,
+            Self::Missing { hint, searched } => {
+                let dirs: Vec<_> = searched.iter().map(|dir| dir.to_string_lossy()).collect();
+                let dirs = dirs.join(", ");
+                (format!("{agent} is not installed (searched: {dirs})"), hint)
+            }
+            Self::NotConfigured { hint } => (format!("{agent} is not configured"), hint),
+            Self::Broken { path, why, hint } => {
+                (format!("{} does not start: {why}", path.display()), hint)
+            }
+            Self::TooOld {
+                version,
+                need,
+                hint,
+                ..
+            } => {
+                let why = format!("{agent} {version} is too old; {need} or newer is required");
+                (why, hint)
+            }
+            Self::NotLoggedIn { hint, .. } => (format!("{agent} is not logged in"), hint),
+        })
+    }
+
     /// Returns the result for an agent that is part of Ostler.
     pub(crate) fn built_in() -> Self {
         Self::Ready {

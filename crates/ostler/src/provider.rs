@@ -45,33 +45,15 @@ pub async fn validate_environment(
     host: &Host,
     spec: &Spec,
 ) -> Result<(), Box<Outcome>> {
-    let name = agent.about().name;
-    let mut cause = Cause::Unavailable;
-    let (message, hint) = match agent.probe(host, spec).await {
-        Probed::Ready { .. } | Probed::LoginUnknown { .. } => return Ok(()),
-        Probed::Missing { hint, searched } => {
-            let dirs = searched.iter().map(|dir| dir.display().to_string());
-            let dirs = dirs.collect::<Vec<_>>().join(", ");
-            (format!("{name} was not found in: {dirs}."), hint)
-        }
-        Probed::NotConfigured { hint } => (format!("{name} is not configured."), hint),
-        Probed::Broken { path, why, hint } => {
-            (format!("{} does not run: {why}.", path.display()), hint)
-        }
-        Probed::TooOld {
-            version,
-            need,
-            hint,
-            ..
-        } => {
-            let why = format!("{name} {version} is too old; at least {need} is required.");
-            (why, hint)
-        }
-        Probed::NotLoggedIn { hint, .. } => {
-            cause = Cause::Auth;
-            (format!("{name} is not logged in."), hint)
-        }
+    let probed = agent.probe(host, spec).await;
+    let Some((message, hint)) = probed.problem(agent.about().name) else {
+        return Ok(());
     };
+    let cause = match probed {
+        Probed::NotLoggedIn { .. } => Cause::Auth,
+        _ => Cause::Unavailable,
+    };
+    let message = format!("{message}.");
     Err(Box::new(Outcome::new(cause, message).hint(hint)))
 }
 

@@ -179,7 +179,6 @@ impl Run {
     }
 
     /// Returns the outcome of the session.
-    #[must_use]
     pub fn outcome(&self) -> &Outcome {
         &self.ended.outcome
     }

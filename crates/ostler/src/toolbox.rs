@@ -94,12 +94,7 @@ impl Tool for FileTool {
         let work =
             tokio::task::spawn_blocking(move || workspace.call_approved(name, &input, &approved));
         Box::pin(async move {
-            let panicked = |_| {
-                Err(ToolError::new(
-                    Code::Io,
-                    "the tool panicked; this is a bug in Ostler",
-                ))
-            };
+            let panicked = |_| Err(ToolError::io("the tool panicked; this is a bug in Ostler"));
             work.await
                 .unwrap_or_else(panicked)
                 .map(|reply: ToolOutput| reply.text)

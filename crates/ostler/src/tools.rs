@@ -18,10 +18,9 @@
 //! let host = Host::default().with_tool(add);
 //! ```
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
 pub use ostler_tools::*;
@@ -29,7 +28,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 /// A future that resolves to the output of a tool.
-pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<String, ToolError>> + Send + 'a>>;
+pub type ToolFuture<'a> = BoxFuture<'a, Result<String, ToolError>>;
 
 /// A tool that a model can call: a name, a description, a schema and an implementation.
 ///
@@ -173,9 +172,7 @@ where
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
         match serde_json::from_str::<A>(input) {
             Ok(arguments) => Box::pin((self.function)(arguments)),
-            Err(error) => {
-                Box::pin(async move { Err(ToolError::new(Code::BadArguments, error.to_string())) })
-            }
+            Err(error) => Box::pin(async move { Err(ToolError::bad_arguments(error.to_string())) }),
         }
     }
 }

@@ -188,7 +188,7 @@ pub(super) fn age(text: &str) -> Result<Duration, InvalidAge> {
 }
 
 /// A text that is not an age.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, thiserror::Error)]
 #[error("expected an age such as 12h, 30d or 8w")]
 pub(super) struct InvalidAge;
 

@@ -31,7 +31,7 @@ use crate::fault::{Fault, Result};
 use crate::follow::TICK;
 use crate::output::style::DIM;
 use crate::output::{self, Dialects, View, name, one_line};
-use crate::screen::{End, Screen};
+use crate::screen::{End, Screen, WriterResult};
 use crate::signals::{SignalAction, Signals};
 use crate::spec::{self, ChosenAgent, LaunchContext, RequestedSpec};
 use crate::store::{self, OpenedProject};
@@ -290,13 +290,10 @@ impl Chat {
         self.input.ask(self.draft.clone());
     }
 
-    fn written(&mut self, result: Result<io::Result<()>, oneshot::error::RecvError>) {
-        match result.unwrap_or_else(|_| Err(io::Error::other("the writer thread panicked"))) {
-            Err(error) => {
-                self.screen.finish(End::Gone(error));
-                self.leave(self.conversation.code); // the output has no reader
-            }
-            Ok(()) => self.screen.finish(End::Shown),
+    /// Handles the end of the writer.
+    fn written(&mut self, result: WriterResult) {
+        if !self.screen.on_writer_done(result) {
+            self.leave(self.conversation.code); // the output has no reader
         }
     }
 

@@ -21,7 +21,7 @@ use crate::output::{Dialects, LoopProgress, View};
 use crate::signals::Signals;
 use crate::spec::{self, ChosenAgent, LOOP, LaunchContext};
 use crate::store::{self, OpenedProject};
-use crate::{config, files, prompt};
+use crate::{config, environment, files, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: LoopArgs) -> Result<Code> {
@@ -52,9 +52,11 @@ async fn begin(mut args: LoopArgs) -> Result<StartedRun> {
         store.as_deref(),
         args.fork,
     )?;
-    args.mode = args
-        .mode
-        .or((!previous.pending_calls.is_empty()).then_some(LoopMode::Approve));
+    let mut resume = resume_command(environment::args()).filter(|_| store.is_some());
+    if args.mode.is_none() && !previous.pending_calls.is_empty() {
+        args.mode = Some(LoopMode::Approve);
+        resume = resume.map(|line| format!("{line} --mode approve"));
+    }
     let context = model::ModelContext {
         config: &config,
         host: &host,
@@ -72,7 +74,7 @@ async fn begin(mut args: LoopArgs) -> Result<StartedRun> {
         is_live: true,
         is_stored: true,
         // A session that is not stored cannot be resumed.
-        loop_progress: Some(LoopProgress::new(store.map(|_| resume_command(&args)))),
+        loop_progress: Some(LoopProgress::new(resume)),
         ..View::default()
     };
     let context = LaunchContext {

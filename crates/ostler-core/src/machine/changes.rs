@@ -18,7 +18,7 @@ pub(super) struct Changes {
 }
 
 /// A change that the caller requested.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct ChangeRequest {
     pub(super) request: CallerRequest,
     pub(super) change: Change,

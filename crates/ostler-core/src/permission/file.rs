@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
@@ -86,6 +86,7 @@ struct RuleEntry {
 }
 
 /// One value or a list.
+#[derive(Debug, Clone)]
 struct OneOrMany<T>(Vec<T>);
 
 impl<T> Default for OneOrMany<T> {
@@ -465,18 +466,6 @@ impl<'de> Deserialize<'de> for Example {
     }
 }
 
-impl<T: Clone> Clone for OneOrMany<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for OneOrMany<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrMore<T>(PhantomData<T>);
@@ -488,16 +477,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<OneOrMany<T>, E> {
-                T::deserialize(serde::de::value::StrDeserializer::new(text))
-                    .map(|one| OneOrMany(vec![one]))
+                T::deserialize(StrDeserializer::new(text)).map(|one| OneOrMany(vec![one]))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany<T>, A::Error> {
-                let mut all = Vec::new();
-                while let Some(one) = list.next_element()? {
-                    all.push(one);
-                }
-                Ok(OneOrMany(all))
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<OneOrMany<T>, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(OneOrMany)
             }
         }
         deserializer.deserialize_any(OneOrMore(PhantomData))

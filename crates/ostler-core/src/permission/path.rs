@@ -13,7 +13,7 @@ const MAX_PATH: usize = 8_192;
 const PROC_LINKS: &[&str] = &["cwd", "root", "fd", "task", "map_files"];
 
 /// A path as an agent wrote it, and its possible meanings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct PathInfo {
     /// The path as written, and as a URL or a Windows path if it looks like one.
     readings: Vec<Reading>,
@@ -26,7 +26,7 @@ pub(super) struct PathInfo {
 }
 
 /// One interpretation of a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 struct Reading {
     absolute: PathNames,
     /// Path relative to the workspace; `None` if it is outside.
@@ -179,7 +179,7 @@ pub(super) struct Glob {
 }
 
 /// An error in a pattern for paths.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum PatternError {
     #[error("the path {0:?} does not name a file: write \"{0}**\" for everything below it")]
     NotAFile(String),

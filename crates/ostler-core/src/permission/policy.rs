@@ -20,6 +20,7 @@ pub(super) const MAX_RULES: usize = 1_000;
 const MAX_PATHS: usize = 1_000;
 
 /// An ordered list of rules. Cheap to clone.
+#[must_use]
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     rules: Arc<[Arc<Rule>]>,
@@ -146,7 +147,6 @@ impl Policy {
 
     /// Creates a policy that allows these tools and denies everything else, with `message` as the
     /// reason for the model.
-    #[must_use]
     pub fn only<'a>(tools: impl IntoIterator<Item = &'a str>, message: &str) -> Self {
         let rule = |number, action, when, message| Rule {
             source: "a plain model".into(),
@@ -191,7 +191,6 @@ impl Policy {
     }
 
     /// Appends the rules of `more`.
-    #[must_use]
     pub fn then(self, more: Self) -> Self {
         let Self {
             rules,

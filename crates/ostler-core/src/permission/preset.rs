@@ -96,7 +96,6 @@ pub struct UnknownPreset(String);
 
 impl Policy {
     /// Returns the policy of a preset.
-    #[must_use]
     pub fn preset(preset: Preset) -> Self {
         let source = format!("the preset {}", preset.as_str());
         let read = |text: &str| Self::parse(text, &source, Trust::Full);

@@ -52,13 +52,13 @@ fn on_job(conversation: &mut AcpConversation, mut job: ToolJob, out: &mut Outbox
     if !conversation.policy {
         return out.push(Action::RunTool(job));
     }
-    out.push(FromConversation::AskPermission(PermissionRequest {
+    out.push(PermissionRequest {
         id: job.id.clone(),
         call: job.call.clone(),
         input: Some(job.input.clone()),
         wants: ToolUse::new(&job.name, ToolKind::Other),
         fallback: Fallback::Agent,
-    }));
+    });
     conversation
         .permissions
         .insert(job.id.clone(), PendingPermission::Bridged(job));

@@ -276,7 +276,7 @@ impl AcpConversation {
             out.warn(NoticeCode::ToolsUnreached, message);
         }
         self.turn = Turn::default();
-        out.push(FromConversation::TurnEnded(result));
+        out.push(result);
     }
 
     fn interrupt(&mut self, out: &mut Outbox) {

@@ -84,10 +84,9 @@ pub(super) fn on_prompt_response(
         .then(|| std::mem::take(&mut conversation.turn.text.reply));
     conversation.finish_turn(
         TurnResult {
-            outcome,
             text,
-            structured: None,
             usage,
+            ..TurnResult::new(outcome)
         },
         out,
     );

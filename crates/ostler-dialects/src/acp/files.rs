@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ostler_core::dialect::{Action, FileAccess, FileError, FileJob, FromConversation, Outbox};
+use ostler_core::dialect::{Action, FileAccess, FileError, FileJob, Outbox};
 use ostler_core::permission::{Fallback, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde_json::json;
@@ -88,13 +88,13 @@ pub(super) fn on_request(
         ..ToolUse::new(method, kind)
     };
     let input = Some(RawJson::of(&json!({ "path": path })));
-    out.push(FromConversation::AskPermission(PermissionRequest {
+    out.push(PermissionRequest {
         id: id.clone(),
         call: None,
         input,
         wants,
         fallback: Fallback::Agent,
-    }));
+    });
     conversation
         .permissions
         .insert(id, PendingPermission::File(request));

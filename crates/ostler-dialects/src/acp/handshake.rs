@@ -56,7 +56,7 @@ enum OpenMethod {
 }
 
 /// A setup step before the first prompt.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Step {
     Mode(String),
     /// Selects the mode in which the agent asks.

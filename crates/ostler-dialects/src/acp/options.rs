@@ -24,7 +24,7 @@ pub(super) struct SessionOptions {
 }
 
 /// The choices of an option, and the current one.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 struct Choices {
     /// Ids with their names.
     all: Vec<(String, String)>,
@@ -170,7 +170,7 @@ fn pair(id: &Scalar<'_>, name: &Scalar<'_>) -> Option<(String, String)> {
 pub(super) type SetRequest = Call<'static, Value>;
 
 /// Why an option cannot be set, and a hint.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct ChoiceError {
     pub(super) message: String,
     pub(super) hint: String,

@@ -93,13 +93,13 @@ pub(super) fn on_request(
     );
     let shown = known.shown_id(&call);
     conversation.calls.report(&call, out);
-    out.push(FromConversation::AskPermission(PermissionRequest {
+    out.push(PermissionRequest {
         id: id.clone(),
         call: Some(shown),
         input,
         wants,
         fallback: Fallback::Person,
-    }));
+    });
     conversation
         .permissions
         .insert(id, PendingPermission::Tool(prompt));

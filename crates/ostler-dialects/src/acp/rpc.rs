@@ -8,7 +8,7 @@ pub(super) const INTERNAL_ERROR: i32 = -32603;
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// Purpose of a pending request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum RequestKind {
     /// The handshake.
     Initialize,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::mcp::SERVER;
 
 /// An MCP server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(super) enum McpServer {
     /// A server that the agent starts.
@@ -53,7 +53,7 @@ pub(super) struct NameValue {
 }
 
 /// Why a value of the setting is invalid.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, thiserror::Error)]
 enum ServersError {
     #[error(
         "expected JSON such as {{\"mcpServers\": {{…}}}}; give the text of the file, not its path, \

@@ -21,7 +21,7 @@ pub(super) struct UsageTracker {
 }
 
 /// What is known of a turn's model calls.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TurnCalls {
     /// Whether there was only one.
     pub(super) one_call: bool,
@@ -273,6 +273,37 @@ mod tests {
                 .concat()
                 .is_empty()
         );
+    }
+
+    // Whether the input includes the caches, and the output the thoughts.
+    #[test]
+    fn the_total_shows_what_the_counts_include() {
+        let read = |total: Option<u64>, overlap: bool| {
+            let counts = serde_json::json!({
+                "inputTokens": 100, "outputTokens": 20, "thoughtTokens": 5,
+                "cachedReadTokens": 7, "cachedWriteTokens": 3, "totalTokens": total,
+            });
+            let counts = counts.to_string();
+            let counted: TokenCounts<'_> = serde_json::from_str(&counts).unwrap();
+            let tokens = tokens(&counted, overlap).unwrap();
+            assert_eq!((tokens.cache_read, tokens.cache_write), (7, 3));
+            (tokens.input, tokens.output)
+        };
+        for (total, expected) in [
+            (120, (90, 20)),
+            (125, (90, 25)),
+            (130, (100, 20)),
+            (135, (100, 25)),
+        ] {
+            for overlap in [true, false] {
+                assert_eq!(read(Some(total), overlap), expected, "{total}");
+            }
+        }
+        // Any other total shows nothing.
+        for total in [None, Some(121), Some(0)] {
+            assert_eq!(read(total, true), (90, 20), "{total:?}");
+            assert_eq!(read(total, false), (100, 25), "{total:?}");
+        }
     }
 
     // Calls add up within one turn and do not carry over into the next.

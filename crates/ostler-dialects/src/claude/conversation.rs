@@ -6,9 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_core::dialect::{
-    Action, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult,
-};
+use ostler_core::dialect::{Action, Conversation, Exit, Outbox, ToAgent, TurnResult};
 use ostler_core::spec::{Denials, Spec};
 
 use super::control::{self, Interrupt};
@@ -227,12 +225,12 @@ impl Conversation for ClaudeConversation {
         let usage = self.usage.unfinished();
         let silent = !turn.active && self.identity.is_none();
         match blame::BLAME.of_exit(exit).filter(|_| silent) {
-            Some(outcome) => out.push(FromConversation::TurnEnded(TurnResult {
+            Some(outcome) => out.push(TurnResult {
                 usage,
                 ..TurnResult::new(outcome)
-            })),
+            }),
             // The session determines the outcome; only the usage is known here.
-            None => usage.into_iter().for_each(|part| out.event(part)),
+            None => out.events(usage),
         }
     }
 }

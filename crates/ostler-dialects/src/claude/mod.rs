@@ -21,7 +21,6 @@ mod steer;
 mod usage;
 mod result;
 mod blame;
-mod probe;
 mod transcript;
 
 use ostler_core::dialect::{
@@ -64,7 +63,7 @@ impl Dialect for Claude {
             },
             models: &["default", "fable", "opus", "sonnet", "haiku"],
             settings: settings::TABLE,
-            probe: Some(probe::PROBE),
+            probe: Some(launch::PROBE),
             project_files: ProjectFiles {
                 paths: &[".claude", ".mcp.json", "CLAUDE.md"],
                 can_ignore: true,

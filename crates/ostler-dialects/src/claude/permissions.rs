@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use ostler_core::dialect::{FromConversation, Outbox};
+use ostler_core::dialect::Outbox;
 use ostler_core::event::{DecidedBy, Permission};
 use ostler_core::permission::{Fallback, PermissionRequest, UNATTENDED_DENIAL, Verdict};
 use ostler_core::raw_json::RawJson;
@@ -160,7 +160,7 @@ impl PendingCall {
 }
 
 fn ask(conversation: &mut ClaudeConversation, call: PendingCall, out: &mut Outbox) {
-    out.push(FromConversation::AskPermission(PermissionRequest {
+    out.push(PermissionRequest {
         id: call.request.clone(),
         call: call.id.clone(),
         input: Some(call.input.clone()),
@@ -169,7 +169,7 @@ fn ask(conversation: &mut ClaudeConversation, call: PendingCall, out: &mut Outbo
             PermissionSource::Hook => Fallback::Agent,
             PermissionSource::CanUseTool => Fallback::Person,
         },
-    }));
+    });
     let id = call.request.clone();
     conversation.permissions.open.insert(id, call);
 }

@@ -1,6 +1,6 @@
 //! `result` lines: the end of a turn.
 
-use ostler_core::dialect::{FromConversation, Outbox, TurnResult};
+use ostler_core::dialect::{Outbox, TurnResult};
 use ostler_core::event::NoticeCode;
 use ostler_core::outcome::Cause;
 use ostler_core::raw_json::RawJson;
@@ -44,18 +44,18 @@ pub(super) fn on_line(
     {
         // This was the separate turn of a steering message; the caller's turn starts now.
         Some(prompt) => {
-            usage.into_iter().for_each(|part| out.event(part));
+            out.events(usage);
             if !outcome.is_success() {
                 out.warn(NoticeCode::SteerFailed, outcome.message);
             }
             conversation.prompt(prompt, out);
         }
-        None => out.push(FromConversation::TurnEnded(TurnResult {
+        None => out.push(TurnResult {
             outcome,
             text,
             structured,
             usage,
-        })),
+        }),
     }
 }
 

@@ -45,19 +45,7 @@ impl UsageTracker {
     /// Updates the counters of a message.
     pub(super) fn update(&mut self, id: &str, model: Option<&str>, counted: &wire::Tokens<'_>) {
         let latest = self.latest.entry(id.to_owned()).or_default();
-        let tokens = Tokens {
-            input: counted.input_tokens.count().unwrap_or(latest.input),
-            cache_read: counted
-                .cache_read_input_tokens
-                .count()
-                .unwrap_or(latest.cache_read),
-            cache_write: counted
-                .cache_creation_input_tokens
-                .count()
-                .unwrap_or(latest.cache_write),
-            output: counted.output_tokens.count().unwrap_or(latest.output),
-            reasoning: reasoning(counted).or(latest.reasoning),
-        };
+        let tokens = counts(counted, latest);
         *latest = tokens;
         let model = model.unwrap_or_default().to_owned();
         self.open.insert((id.to_owned(), model.clone()));
@@ -126,7 +114,7 @@ impl UsageTracker {
                 .map(|(model, (tokens, cost))| Usage::for_turn(Some(model), tokens).reported(cost))
                 .collect();
         }
-        let main = Some(main_loop(&line.usage)).filter(|tokens| !tokens.is_zero());
+        let main = Some(counts(&line.usage, &Tokens::default())).filter(|tokens| !tokens.is_zero());
         match main.map(|tokens| Usage::for_turn(self.model.clone(), tokens)) {
             Some(usage) => {
                 vec![cost.map_or_else(|| usage.clone(), |cost| usage.clone().reported(cost))]
@@ -176,18 +164,17 @@ fn per_model(table: &Table<'_, Node<'_, wire::ModelUsage<'_>>>) -> Option<PerMod
     )
 }
 
-fn main_loop(usage: &wire::Tokens<'_>) -> Tokens {
+/// Reads counts; those that are missing stay as before.
+fn counts(usage: &wire::Tokens<'_>, before: &Tokens) -> Tokens {
+    let or = |it: &Scalar<'_>, before: u64| it.count().unwrap_or(before);
+    let reasoning = usage.output_tokens_details.thinking_tokens.count();
     Tokens {
-        input: count(&usage.input_tokens),
-        cache_read: count(&usage.cache_read_input_tokens),
-        cache_write: count(&usage.cache_creation_input_tokens),
-        output: count(&usage.output_tokens),
-        reasoning: reasoning(usage),
+        input: or(&usage.input_tokens, before.input),
+        cache_read: or(&usage.cache_read_input_tokens, before.cache_read),
+        cache_write: or(&usage.cache_creation_input_tokens, before.cache_write),
+        output: or(&usage.output_tokens, before.output),
+        reasoning: reasoning.or(before.reasoning),
     }
-}
-
-fn reasoning(usage: &wire::Tokens<'_>) -> Option<u64> {
-    usage.output_tokens_details.thinking_tokens.count()
 }
 
 fn count(it: &Scalar<'_>) -> u64 {

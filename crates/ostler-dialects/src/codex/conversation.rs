@@ -376,10 +376,7 @@ impl AppServerConversation {
         self.usage
             .on_counts(params.thread_id.or_empty(), usage, in_turn);
         if in_turn {
-            self.usage
-                .turn_usage(self.model.as_ref())
-                .into_iter()
-                .for_each(|usage| out.event(usage));
+            out.events(self.usage.turn_usage(self.model.as_ref()));
         }
     }
 
@@ -449,7 +446,7 @@ impl AppServerConversation {
         self.drop_steers(out);
         self.queued_prompt = None;
         self.turn = Turn::default();
-        out.push(FromConversation::TurnEnded(result));
+        out.push(result);
     }
 
     fn drop_steers(&mut self, out: &mut Outbox) {
@@ -608,12 +605,12 @@ impl Conversation for AppServerConversation {
             .collect();
         let in_handshake = matches!(self.phase, Phase::Handshake);
         match blame::BLAME.of_exit(exit).filter(|_| in_handshake) {
-            Some(outcome) => out.push(FromConversation::TurnEnded(TurnResult {
+            Some(outcome) => out.push(TurnResult {
                 usage,
                 ..TurnResult::new(outcome)
-            })),
+            }),
             // The session driver determines how the turn ended; only the usage is known here.
-            None => usage.into_iter().for_each(|part| out.event(part)),
+            None => out.events(usage),
         }
     }
 }

@@ -6,7 +6,6 @@
 mod settings;
 mod plan;
 mod launch;
-mod probe;
 mod wire;
 mod tool_use;
 mod items;
@@ -111,7 +110,7 @@ impl Dialect for Codex {
             },
             models: MODELS,
             settings: settings::TABLE,
-            probe: Some(probe::PROBE),
+            probe: Some(launch::PROBE),
             as_model: PlainModel {
                 settings: PLAIN,
                 toolless: false,

@@ -31,7 +31,7 @@ const UNCLEAR_SUBAGENT: &str = "Denied: a sub-agent's permission request \
     does not say what it is about, and its call was not reported.";
 
 /// Kind of a request.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum RequestKind {
     /// Approval of a command or of file changes.
     Decision,
@@ -44,7 +44,7 @@ enum RequestKind {
 }
 
 /// A request without a verdict so far.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct PendingRequest {
     rpc: RequestId,
     kind: RequestKind,
@@ -125,7 +125,7 @@ fn tool_response(result: ToolOutput<'_>) -> Value {
 }
 
 /// Thread that a request comes from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) enum Requester<'a> {
     /// The conversation's own thread.
     Own,
@@ -321,13 +321,13 @@ impl AskContext<'_> {
             Fallback::Person
         };
         let id = id.as_json().to_owned();
-        out.push(FromConversation::AskPermission(PermissionRequest {
+        out.push(PermissionRequest {
             id: id.clone(),
             call: request.call.clone(),
             input: Some(request.input.clone()),
             wants: self.permissions.wants(&request),
             fallback,
-        }));
+        });
         self.permissions.open.insert(id, request);
     }
 

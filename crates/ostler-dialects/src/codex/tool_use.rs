@@ -132,8 +132,7 @@ const FLAGS: &[&str] = &["-c", "-lc"];
 
 /// Returns the command inside `/bin/bash -lc '…'`, or the whole if it is not wrapped.
 fn unwrap_shell(command: &str) -> String {
-    let words = words(command);
-    match words.as_deref() {
+    match shlex::split(command).as_deref() {
         Some([shell, flag, line]) if is_shell(shell) && FLAGS.contains(&flag.as_str()) => {
             line.clone()
         }
@@ -143,46 +142,6 @@ fn unwrap_shell(command: &str) -> String {
 
 fn is_shell(program: &str) -> bool {
     SHELLS.contains(&program.rsplit('/').next().unwrap_or_default())
-}
-
-/// Splits a quoted command line into words, or returns `None` if a quote is not closed.
-fn words(line: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut chars) = (Vec::new(), None::<String>, line.chars());
-    while let Some(c) = chars.next() {
-        match c {
-            ' ' | '\t' | '\n' => words.extend(word.take()),
-            '\'' => read_single_quoted(&mut chars, word.get_or_insert_default())?,
-            '"' => read_double_quoted(&mut chars, word.get_or_insert_default())?,
-            '\\' => word.get_or_insert_default().push(chars.next()?),
-            c => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    Some(words)
-}
-
-/// Reads up to the closing single quote.
-fn read_single_quoted(chars: &mut std::str::Chars<'_>, word: &mut String) -> Option<()> {
-    loop {
-        match chars.next()? {
-            '\'' => return Some(()),
-            c => word.push(c),
-        }
-    }
-}
-
-/// Reads up to the closing double quote.
-fn read_double_quoted(chars: &mut std::str::Chars<'_>, word: &mut String) -> Option<()> {
-    loop {
-        match chars.next()? {
-            '"' => return Some(()),
-            '\\' => match chars.next()? {
-                c @ ('"' | '\\' | '$' | '`') => word.push(c),
-                c => word.extend(['\\', c]),
-            },
-            c => word.push(c),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ mod output;
 mod tools;
 mod usage;
 mod blame;
-mod probe;
 mod tool_use;
 
 use ostler_core::dialect::{
@@ -56,7 +55,7 @@ impl Dialect for Copilot {
             },
             models: &["auto"],
             settings: settings::TABLE,
-            probe: Some(probe::PROBE),
+            probe: Some(launch::PROBE),
             // With ACP there are permission requests.
             as_model: PlainModel {
                 settings: &[(settings::TRANSPORT, settings::ACP)],

@@ -76,20 +76,12 @@ const HEARTBEATS: &[&str] = &[
     "assistant.turn_retry",
     "assistant.turn_start",
     "assistant.usage",
-    "metric",
     "model.call_final_result",
     "model.call_start",
     "session.background_tasks_changed",
     "session.idle",
-    "session.mcp_server_status_changed",
-    "session.mcp_server_tools_loaded",
     "session.model_change",
-    "session.mcp_servers_loaded",
-    "session.resume",
-    "session.skills_loaded",
-    "session.start",
     "session.title_changed",
-    "session.tools_updated",
     "session.usage_info",
     "tool.execution_partial_result",
     "tool.execution_progress",
@@ -218,10 +210,9 @@ impl CopilotOutput {
             denials: self.denials,
         };
         TurnResult {
-            outcome: blame::of_turn(ending),
             text: self.answer.take(),
-            structured: None,
             usage: self.usage.total(),
+            ..TurnResult::new(blame::of_turn(ending))
         }
     }
 
@@ -286,7 +277,7 @@ impl CopilotOutput {
             "system.notification" => on_notification(data, out),
             "abort" => self.aborted = true,
             "result" => self.on_result(line, out),
-            kind if HEARTBEATS.contains(&kind) => {}
+            kind if PRELUDE.contains(&kind) || HEARTBEATS.contains(&kind) => {}
             _ => return false,
         }
         true

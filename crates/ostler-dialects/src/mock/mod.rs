@@ -6,8 +6,8 @@
 //! `{"interrupt":true}`. The code that plays the script is in the `ostler` crate.
 
 use ostler_core::dialect::{
-    About, Action, Capabilities, Conversation, Dialect, Exit, FromConversation, Launch, Launching,
-    Outbox, Setting, ToAgent, TurnResult,
+    About, Action, Capabilities, Conversation, Dialect, Exit, Launch, Launching, Outbox, Setting,
+    ToAgent, TurnResult,
 };
 use ostler_core::event::{EventKind, TurnEnded};
 use ostler_core::raw_json::RawJson;
@@ -87,7 +87,7 @@ impl Conversation for MockConversation {
     fn on_line(&mut self, line: &str, out: &mut Outbox) {
         match EventKind::from_json(line) {
             Ok(EventKind::TurnEnded(ended)) => {
-                out.push(FromConversation::TurnEnded(turn_result(*ended)));
+                out.push(turn_result(*ended));
             }
             Ok(kind @ (EventKind::State(_) | EventKind::TurnStarted(_) | EventKind::Ended(_))) => {
                 out.unreadable(

@@ -1,7 +1,7 @@
-//! Launch: arguments from the settings, and environment variables of the child. The prompt goes to
-//! stdin.
+//! Launch and probe: arguments from the settings, and environment variables of the child.
+//! The prompt goes to stdin.
 
-use ostler_core::dialect::{Arg, Inherits, Launch};
+use ostler_core::dialect::{Arg, Inherits, Launch, Probe, Runtime, Version};
 use ostler_core::spec::{Spec, SpecError};
 
 use super::settings::{CONFIG, FALLBACK, ISOLATED, TABLE};
@@ -10,7 +10,7 @@ use crate::settings;
 
 /// Environment variables passed from the caller to the child: OpenClaw's own, and the API keys of
 /// its providers.
-pub(super) const INHERITS: Inherits = Inherits {
+const INHERITS: Inherits = Inherits {
     always: &[
         "OPENCLAW_*",
         "ANTHROPIC_API_KEY",
@@ -81,6 +81,37 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     })
 }
 
+pub(super) const PROBE: Probe = Probe {
+    program: "openclaw",
+    natives: &[],
+    runtime: Some(Runtime {
+        program: "node",
+        serves: is_supported,
+        hint: NODE,
+    }),
+    version_args: &["--version"],
+    read_version: Version::find,
+    // No command checks for an API key without calling the model.
+    login: None,
+    // A conservative minimum, not a measured one: only 2026.9.6 was tested.
+    minimum: Version(2026, 9, 0),
+    tested: Some(Version(2026, 9, 6)),
+    install_hint: "Install Node.js 26.1 or newer (or 24.16), then OpenClaw: npm install -g openclaw. \
+                   With an older Node, npm silently installs an empty placeholder, version 0.0.1.",
+    login_hint: "Run `openclaw configure`, or set the API key of the model's provider.",
+    inherits: INHERITS,
+};
+
+const NODE: &str = "OpenClaw needs Node.js 24.16 or a later 24.x, or 26.1 or later. Install it, then \
+                    reinstall OpenClaw: with an older Node, npm installs an empty placeholder, \
+                    version 0.0.1.";
+
+/// Returns true for Node.js 24 from 24.16 on, and for 26.1 and later. 25 and 26.0 were never
+/// supported.
+fn is_supported(node: Version) -> bool {
+    (Version(24, 16, 0)..Version(25, 0, 0)).contains(&node) || node >= Version(26, 1, 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,5 +162,28 @@ mod tests {
         );
         let spec = Spec::default().extra_args(vec!["--message=x".to_owned()]);
         assert!(launch(&spec).is_err());
+    }
+
+    // P69
+    #[test]
+    fn unsupported_node_versions_are_detected() {
+        for (node, fits) in [
+            ((22, 9, 0), false),
+            ((24, 15, 9), false),
+            ((24, 16, 0), true),
+            ((25, 9, 0), false),
+        ] {
+            assert_eq!(
+                is_supported(Version(node.0, node.1, node.2)),
+                fits,
+                "{node:?}"
+            );
+        }
+        assert!(
+            !is_supported(Version(26, 0, 9))
+                && is_supported(Version(26, 1, 0))
+                && is_supported(Version(27, 0, 0))
+        );
+        assert!(Version(0, 0, 1) < PROBE.minimum && PROBE.install_hint.contains("0.0.1"));
     }
 }

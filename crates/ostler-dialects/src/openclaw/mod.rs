@@ -9,7 +9,6 @@ mod launch;
 mod document;
 mod output;
 mod blame;
-mod probe;
 
 use ostler_core::dialect::{About, Capabilities, Conversation, Dialect, Launch, Launching};
 use ostler_core::spec::{Spec, SpecError};
@@ -38,7 +37,7 @@ impl Dialect for OpenClaw {
                 ..Capabilities::default()
             },
             settings: settings::TABLE,
-            probe: Some(probe::PROBE),
+            probe: Some(launch::PROBE),
             recognizes: document::is_recorded,
             ..About::new("openclaw")
         }

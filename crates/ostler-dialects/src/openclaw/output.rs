@@ -58,10 +58,9 @@ impl OpenClawOutput {
             blame::of_document(&document, exit)
         };
         Some(TurnResult {
-            outcome,
             text,
-            structured: None,
             usage: usage(&document).into_iter().collect(),
+            ..TurnResult::new(outcome)
         })
     }
 }

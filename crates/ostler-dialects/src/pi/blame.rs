@@ -72,7 +72,7 @@ const BLAME: Blame = Blame {
 };
 
 /// How a model call ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Stop {
     /// The stop reason that pi reported.
     reason: String,

@@ -166,11 +166,11 @@ impl PiConversation {
             let message = format!("The turn ended before pi received this message: {message}");
             out.warn(NoticeCode::SteerDropped, message);
         }
-        out.push(FromConversation::TurnEnded(TurnResult {
+        out.push(TurnResult {
             text: turn.answer,
             usage: turn.usage.total(),
             ..TurnResult::new(outcome)
-        }));
+        });
     }
 
     fn on_update(&mut self, update: &Update<'_>, out: &mut Outbox) {
@@ -368,12 +368,7 @@ impl Conversation for PiConversation {
         match blame::of_exit(exit).filter(|_| self.identity.is_none()) {
             Some(outcome) => self.end_turn(outcome, out),
             // The session determines the outcome; only the usage is known here.
-            None => self
-                .turn
-                .usage
-                .total()
-                .into_iter()
-                .for_each(|usage| out.event(usage)),
+            None => out.events(self.turn.usage.total()),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Launch: arguments derived from the settings, and environment variables for the child. The prompt
-//! goes to stdin.
+//! Launch and probe: arguments derived from the settings, and environment variables for the child.
+//! The prompt goes to stdin.
 
-use ostler_core::dialect::{Arg, Inherits, Launch};
+use ostler_core::dialect::{Arg, Inherits, Launch, Login, LoginQuery, Probe, Runtime, Version};
 use ostler_core::spec::{Spec, SpecError};
 
 use super::settings::TABLE;
@@ -10,7 +10,7 @@ use crate::settings;
 
 /// Environment variables passed from the caller to the child: pi's own, and the credentials of its
 /// providers.
-pub(super) const INHERITS: Inherits = Inherits {
+const INHERITS: Inherits = Inherits {
     always: &[
         "PI_*",
         "ANTHROPIC_API_KEY",
@@ -88,6 +88,44 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     })
 }
 
+pub(super) const PROBE: Probe = Probe {
+    program: "pi",
+    natives: &[],
+    runtime: Some(Runtime {
+        program: "node",
+        serves: |node| node >= Version(20, 6, 0),
+        hint: "pi needs Node.js 20.6 or newer.",
+    }),
+    version_args: &["--version"],
+    read_version: Version::find,
+    login: Some(LOGIN),
+    // A conservative minimum, not a measured one: only 0.74.2 was tested.
+    minimum: Version(0, 74, 0),
+    tested: Some(Version(0, 74, 2)),
+    install_hint: "pi not found in PATH. Install it (npm install -g @earendil-works/pi-coding-agent), \
+                   then run `pi` and type /login.",
+    login_hint: "Run `pi` and type /login, or set the API key of the model's provider.",
+    inherits: INHERITS,
+};
+
+/// The login query. pi has no command for its login state, but lists the models that it has
+/// credentials for.
+const LOGIN: LoginQuery = LoginQuery {
+    args: &["--list-models"],
+    env: &[("PI_OFFLINE", "1")],
+    input: "",
+    read: read_login,
+};
+
+/// Parses the table of models, which begins with a header row, or the message printed instead.
+fn read_login(code: Option<i32>, printed: &str) -> Login {
+    match code {
+        Some(0) if printed.starts_with("provider ") => Login::LoggedIn(None),
+        Some(0) if printed.starts_with("No models available") => Login::LoggedOut,
+        _ => Login::Unknown,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ostler_core::dialect::ARG_CAP;
@@ -156,5 +194,23 @@ mod tests {
             args(&[], &["--models", "a,b"]).as_deref(),
             Ok("--mode rpc --models a,b")
         );
+    }
+
+    // S4-3
+    #[test]
+    fn login_is_parsed_from_the_list_of_models() {
+        let table = "provider  model     context  max-out  thinking  images\n\
+                     stand-in  stand-in  9M       4.1K     yes       no\n";
+        let none = "No models available. Use /login to log into a provider.\n";
+        for (code, printed, wanted) in [
+            (Some(0), table, Login::LoggedIn(None)),
+            (Some(0), none, Login::LoggedOut),
+            (Some(0), "", Login::Unknown),
+            (Some(1), none, Login::Unknown),
+            (None, table, Login::Unknown),
+            (Some(0), "3.14159", Login::Unknown),
+        ] {
+            assert_eq!(read_login(code, printed), wanted, "{code:?} {printed}");
+        }
     }
 }

@@ -11,7 +11,6 @@ mod turn;
 mod conversation;
 mod usage;
 mod blame;
-mod probe;
 mod tool_use;
 
 #[cfg(test)]
@@ -63,7 +62,7 @@ impl Dialect for Pi {
                 ..Capabilities::default()
             },
             settings: settings::TABLE,
-            probe: Some(probe::PROBE),
+            probe: Some(launch::PROBE),
             as_model: AS_MODEL,
             recognizes: wire::is_recorded,
             ..About::new("pi")

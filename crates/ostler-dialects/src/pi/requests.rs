@@ -72,7 +72,7 @@ pub(super) fn dismiss(dialog: &str, out: &mut Outbox) {
 }
 
 /// A model by provider and name.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) struct ModelChoice<'a> {
     provider: &'a str,
     id: &'a str,

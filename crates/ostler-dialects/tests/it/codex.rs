@@ -456,6 +456,42 @@ fn sandbox_change_survives_a_turn_that_failed_to_start() {
     assert!(!written(&mut out).contains(sandbox), "it is sent only once");
 }
 
+#[test]
+fn caller_tool_runs_unless_it_is_denied() {
+    for (verdict, runs) in [
+        (Verdict::Allow, true),
+        (Verdict::Undecided, true),
+        (Verdict::Deny("not today".into()), false),
+    ] {
+        let mut spec = spec(&[]).policy(Policy::default());
+        spec.bound_tools = vec![offer("adder", "{}")];
+        let (mut conversation, mut out) = ready(&spec);
+        conversation.send(ToAgent::Prompt("hi".into()), &mut out);
+        out.drain().count();
+        let call = r#"{"id":9,"method":"item/tool/call","params":{"threadId":"t","callId":"c","tool":"adder","arguments":{"a":1}}}"#;
+        conversation.on_line(call, &mut out);
+        let asked: Vec<FromConversation> = out.drain().collect();
+        assert!(
+            matches!(&asked[..], [FromConversation::AskPermission(ask)] if ask.id == "9"),
+            "{asked:?}"
+        );
+        let id = "9".to_owned();
+        conversation.send(ToAgent::Verdict { id, verdict }, &mut out);
+        let answered = format!("{:?}", out.drain().collect::<Vec<_>>());
+        assert_eq!(
+            answered.matches("RunTool").count(),
+            usize::from(runs),
+            "{answered}"
+        );
+        // A denied call is answered at once, with the reason.
+        assert_eq!(
+            answered.matches("Write").count(),
+            usize::from(!runs),
+            "{answered}"
+        );
+    }
+}
+
 // Codex asks about an MCP server's tool without naming it.
 #[test]
 fn ambiguous_mcp_tool_is_denied() {

@@ -135,10 +135,7 @@ impl ModelConversation {
         // Its cost is unknown, so a limit can no longer be enforced.
         self.turn.usage.incomplete |= reply.usage.is_empty();
         self.turn.errors += 1;
-        if !can_retry(outcome)
-            || self.turn.errors >= self.config.max_errors
-            || self.stop_condition().is_some()
-        {
+        if !self.can_retry(outcome) {
             return Some(reply);
         }
         let text = reply.into_content().text;
@@ -158,14 +155,30 @@ impl ModelConversation {
         None
     }
 
+    /// Returns true if another attempt can help. An agent that used its own tools has broken its
+    /// contract and may do so again.
+    fn can_retry(&self, outcome: &Outcome) -> bool {
+        self.turn.errors < self.config.max_errors
+            && self.stop_condition().is_none()
+            && outcome.reason() != Some(&Reason::OwnTool)
+            && matches!(
+                outcome.cause,
+                Cause::Protocol
+                    | Cause::AgentDied
+                    | Cause::ServerError
+                    | Cause::Network
+                    | Cause::WallLimit
+                    | Cause::IdleLimit
+                    | Cause::StartupLimit
+                    | Cause::OutputLimit
+            )
+    }
+
     /// Handles a failed summary. A loop continues with the conversation unchanged; returns true if
     /// it does.
     pub(super) fn on_failed_summary(&mut self, outcome: &Outcome, out: &mut Outbox) -> bool {
         self.turn.errors += 1;
-        let continues = self.agent_loop().is_some()
-            && can_retry(outcome)
-            && self.turn.errors < self.config.max_errors
-            && self.stop_condition().is_none();
+        let continues = self.agent_loop().is_some() && self.can_retry(outcome);
         if continues {
             let message = format!(
                 "The context is nearly full, and summarizing it failed: {}",
@@ -267,7 +280,7 @@ impl ModelConversation {
                 send_command(&RunnerCommand::Verify(text.clone()), out);
                 self.phase = Phase::Verifying(text, structured);
             }
-            Next::Finish(text, _) if !self.steered.is_empty() => self.continue_turn(text, out),
+            Next::Finish(text, _) if !self.steered.is_empty() => self.next_round(Some(text), out),
             Next::Finish(text, structured) => self.complete(text, structured, out),
         }
     }
@@ -290,7 +303,7 @@ impl ModelConversation {
             return if self.steered.is_empty() {
                 self.complete(text, structured, out);
             } else {
-                self.continue_turn(text, out);
+                self.next_round(Some(text), out);
             };
         };
         let message = format!(
@@ -440,21 +453,4 @@ pub(super) fn decision_event(
         by,
         message: why.map(str::to_owned),
     }
-}
-
-/// Returns true if another attempt can help. An agent that used its own tools has broken its
-/// contract and may do so again.
-fn can_retry(outcome: &Outcome) -> bool {
-    outcome.reason() != Some(&Reason::OwnTool)
-        && matches!(
-            outcome.cause,
-            Cause::Protocol
-                | Cause::AgentDied
-                | Cause::ServerError
-                | Cause::Network
-                | Cause::WallLimit
-                | Cause::IdleLimit
-                | Cause::StartupLimit
-                | Cause::OutputLimit
-        )
 }

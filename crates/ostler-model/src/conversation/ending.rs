@@ -48,10 +48,9 @@ impl ModelConversation {
         let text = Some(text).filter(|text| !text.is_empty());
         self.close(
             TurnResult {
-                outcome,
                 text,
                 structured,
-                usage: Vec::new(),
+                ..TurnResult::new(outcome)
             },
             out,
         );
@@ -157,10 +156,8 @@ impl ModelConversation {
         let text = text.filter(|text| !text.is_empty());
         self.close(
             TurnResult {
-                outcome,
                 text,
-                structured: None,
-                usage: Vec::new(),
+                ..TurnResult::new(outcome)
             },
             out,
         );
@@ -175,6 +172,6 @@ impl ModelConversation {
         self.history.close_open_calls(LOST);
         self.defer_steered(out);
         result.usage = self.turn.usage.usage();
-        out.push(FromConversation::TurnEnded(result));
+        out.push(result);
     }
 }

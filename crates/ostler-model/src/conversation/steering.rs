@@ -45,15 +45,6 @@ impl ModelConversation {
         any
     }
 
-    /// Continues a turn that the model would end, because it has not received all messages.
-    pub(super) fn continue_turn(&mut self, text: String, out: &mut Outbox) {
-        if let Some(outcome) = self.stop_condition() {
-            return self.end(outcome, Some(text), out);
-        }
-        self.emit_usage(out);
-        self.request_answer(out);
-    }
-
     pub(super) fn change(&mut self, id: u64, change: Change, out: &mut Outbox) {
         let error = match change {
             Change::Model(model) if self.config.set_model => {

@@ -1,6 +1,6 @@
 //! The model's tool calls: permissions, execution and results.
 
-use ostler_core::dialect::{FromConversation, Outbox};
+use ostler_core::dialect::Outbox;
 use ostler_core::event::{DecidedBy, Decision, ToolResult};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{Fallback, PermissionRequest, UNATTENDED_DENIAL, Verdict};
@@ -33,9 +33,7 @@ pub(super) struct Approval {
 
 impl ModelConversation {
     pub(super) fn on_tool_calls(&mut self, calls: Vec<Call>, out: &mut Outbox) {
-        calls
-            .iter()
-            .for_each(|call| out.event(tool_call_event(call)));
+        out.events(calls.iter().map(tool_call_event));
         if self.turn.steps >= self.config.max_turns {
             return self.end(self.too_many_steps(), None, out);
         }
@@ -85,13 +83,13 @@ impl ModelConversation {
                 Fallback::Agent
             };
             let (id, input) = (call.id.clone(), Some(input));
-            out.push(FromConversation::AskPermission(PermissionRequest {
+            out.push(PermissionRequest {
                 call: Some(id.clone()),
                 id,
                 input,
                 wants,
                 fallback,
-            }));
+            });
             open.push(call.id.clone());
         }
         open
@@ -151,13 +149,13 @@ impl ModelConversation {
         wants.paths.clone_from(&approval.paths);
         let ask = format!("{}:approval", call.id);
         let (call, input, fallback) = (Some(call.id.clone()), Some(input), Fallback::PersonAlways);
-        out.push(FromConversation::AskPermission(PermissionRequest {
+        out.push(PermissionRequest {
             call,
             id: ask.clone(),
             input,
             wants,
             fallback,
-        }));
+        });
         self.turn.approvals.insert(ask, approval);
     }
 
@@ -285,11 +283,7 @@ impl ModelConversation {
 
     /// Emits the usage of the turn so far, between answers, so that a cost limit can end it.
     pub(super) fn emit_usage(&self, out: &mut Outbox) {
-        self.turn
-            .usage
-            .usage()
-            .into_iter()
-            .for_each(|usage| out.event(usage));
+        out.events(self.turn.usage.usage());
     }
 
     pub(super) fn too_many_steps(&self) -> Outcome {

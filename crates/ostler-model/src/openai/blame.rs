@@ -9,7 +9,6 @@ use crate::runner_protocol::{Failed, FailedKind};
 
 impl Failed {
     /// Returns the outcome of the failed call.
-    #[must_use]
     pub fn outcome(&self) -> Outcome {
         if let Some(outcome) = &self.ended {
             return (**outcome).clone();
@@ -181,7 +180,6 @@ const TOO_LONG: &[&str] = &[
 ];
 
 /// Adds the reason to a bad request whose message says that the prompt is too long for the model.
-#[must_use]
 pub fn with_reason(outcome: Outcome) -> Outcome {
     let message = outcome.message.to_lowercase();
     let is_too_long =

@@ -36,7 +36,6 @@ impl RequestOptions {
     }
 
     /// Returns the body of a request.
-    #[must_use]
     pub fn encode(&self, request: &ModelRequest) -> RawJson {
         let schema = |schema: &RawJson| json!({"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}});
         let messages: Vec<Value> = request.messages.iter().map(message).collect();

@@ -57,7 +57,7 @@ pub(super) fn check(
             let start = ostler_core::clip::sanitize(&arg.chars().take(40).collect::<String>());
             let message =
                 format!("the argument that begins with {start:?} could be read as too many paths");
-            return Err(ToolError::new(Code::DeniedByPolicy, message));
+            return Err(ToolError::denied(message));
         }
         for path in candidates {
             match check_path(&PathArgument { path, arg }, &root, context) {
@@ -181,7 +181,7 @@ fn check_path(
             "the file rules deny {} (argument {arg:?})",
             relative.display()
         );
-        return Err(ToolError::new(Code::DeniedByPolicy, message));
+        return Err(ToolError::denied(message));
     }
     Ok(())
 }

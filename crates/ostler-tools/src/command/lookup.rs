@@ -63,13 +63,10 @@ pub(super) fn find(command: &str, context: &CommandContext<'_>) -> Result<PathBu
         return Ok(file);
     }
     match planted {
-        Some(file) => Err(ToolError::new(
-            Code::DeniedByPolicy,
-            format!(
-                "{command} was found only at {}, inside the workspace; programs there are not run",
-                file.display()
-            ),
-        )),
+        Some(file) => Err(ToolError::denied(format!(
+            "{command} was found only at {}, inside the workspace; programs there are not run",
+            file.display()
+        ))),
         None => missing(format!(
             "{command} is allowed but not installed: it is not on PATH"
         )),

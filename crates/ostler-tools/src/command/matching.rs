@@ -3,7 +3,7 @@
 use ostler_core::matching::{Spelling, WordSet, matches_wildcard};
 
 use super::CommandRule;
-use crate::{Code, ToolError};
+use crate::ToolError;
 
 /// Checks the arguments against the rule. The error gives the reason and, if the rule has one, a
 /// hint about the alternative.
@@ -131,7 +131,7 @@ fn word_set(rule: &CommandRule, word: &str) -> WordSet {
 }
 
 fn denied(message: String) -> ToolError {
-    ToolError::new(Code::DeniedByPolicy, message)
+    ToolError::denied(message)
 }
 
 #[cfg(test)]

@@ -102,9 +102,7 @@ impl Snapshot {
         command: &str,
         user_git: &UserGitConfig,
     ) -> Result<Self, ToolError> {
-        let io = |error: io::Error| {
-            ToolError::new(Code::Io, format!("the workspace cannot be read: {error}"))
-        };
+        let io = |error: io::Error| ToolError::io(format!("the workspace cannot be read: {error}"));
         let real_root = root.canonicalize().map_err(io)?;
         let root = Dir::open_ambient_dir(root, cap_std::ambient_authority()).map_err(io)?;
         let is_git = command == "git";
@@ -234,10 +232,9 @@ impl Snapshot {
         owner: Option<&Path>,
     ) -> Result<(), ToolError> {
         let before = collect(&self.root, path, extent).map_err(|error_kind| match error_kind {
-            CollectError::Io(error) => ToolError::new(
-                Code::Io,
-                format!("{} cannot be read: {error}", path.display()),
-            ),
+            CollectError::Io(error) => {
+                ToolError::io(format!("{} cannot be read: {error}", path.display()))
+            }
             CollectError::TooLarge => too_large(&path.display().to_string()),
         })?;
         self.protected.push(Protected {

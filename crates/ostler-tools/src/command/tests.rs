@@ -79,7 +79,7 @@ fn description_lists_allowed_commands() {
 }
 
 fn words(line: &str) -> (String, Vec<String>) {
-    let mut words = super::words::split(line).unwrap();
+    let mut words = shlex::split(line).unwrap();
     let args = words.split_off(1);
     (words.remove(0), args)
 }

@@ -5,7 +5,7 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{Code, ToolError};
+use crate::ToolError;
 
 /// Returns the JSON schema of a tool's arguments, in the plain form that every model server
 /// accepts.
@@ -20,7 +20,7 @@ pub(crate) fn parse<T: DeserializeOwned + JsonSchema>(
 ) -> Result<T, ToolError> {
     let input = if input.trim().is_empty() { "{}" } else { input };
     serde_json::from_str(input).map_err(|error| {
-        let bad = |message: String| ToolError::new(Code::BadArguments, message);
+        let bad = |message: String| ToolError::bad_arguments(message);
         match serde_json::from_str(input) {
             Ok(Value::Object(given)) => {
                 let fault = fault("", &given, &plain_schema::<T>());

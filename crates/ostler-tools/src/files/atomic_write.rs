@@ -10,11 +10,10 @@ use serde::Serialize;
 use super::Render;
 use super::bare_repository;
 use super::diff::{Diff, diff};
-use super::given_path::GivenPath;
 use super::hard_links::DeniedHardLinks;
 use super::limits::WRITE_BYTES;
 use super::open::{not_a_file, open_at, read_text};
-use super::resolve::{CreatedDirs, FileKind, LinkMode, ResolvedPath};
+use super::resolve::{FileKind, LinkMode, ResolvedPath};
 use super::root::Root;
 use super::rules::{Access, TargetKind};
 use crate::names::quoted;
@@ -84,7 +83,7 @@ pub(crate) fn write(
     } else {
         LinkMode::Follow
     };
-    let (resolved, created) = resolve_or_create(root, &given, links)?;
+    let (resolved, created) = root.resolve_or_create(&given, links, TargetKind::File)?;
     resolved.check(root, Access::Write)?;
     let old = match resolved.kind() {
         None => {
@@ -133,31 +132,6 @@ pub(super) fn check_size(bytes: usize, display: &str) -> Result<(), ToolError> {
         return Err(ToolError::new(Code::TooLarge, message));
     }
     Ok(())
-}
-
-/// Resolves a path and creates its missing directories. The rules are checked before anything is
-/// created.
-fn resolve_or_create(
-    root: &Root,
-    given: &GivenPath,
-    links: LinkMode,
-) -> Result<(ResolvedPath, Option<CreatedDirs>), ToolError> {
-    match root.resolve(given, links) {
-        Err(error) if error.code == Code::FileNotFound => {
-            given.check_new()?;
-            root.check(
-                &root.prospective_path(given)?,
-                Access::Write,
-                TargetKind::File,
-            )?;
-            let Some(parent) = given.path.parent() else {
-                return Err(error);
-            };
-            let created = root.make_directories(parent, &given.display)?;
-            Ok((root.resolve(given, links)?, Some(created)))
-        }
-        resolved => resolved.map(|resolved| (resolved, None)),
-    }
 }
 
 /// Previous content of a path.

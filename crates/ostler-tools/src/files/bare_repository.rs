@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use cap_std::fs::Dir;
 use ostler_core::matching::lenient_name;
 
+use crate::ToolError;
 use crate::repository::directory::GROUPS;
-use crate::{Code, ToolError};
 
 /// Refuses a name that would make its directory a git repository, or change one.
 pub(super) fn check(dir: &Dir, name: &OsStr, display: &str) -> Result<(), ToolError> {
@@ -32,5 +32,5 @@ pub(super) fn check(dir: &Dir, name: &OsStr, display: &str) -> Result<(), ToolEr
     let message = format!(
         "{display} would make its directory a git repository, or change one: choose another name"
     );
-    Err(ToolError::new(Code::DeniedByPolicy, message))
+    Err(ToolError::denied(message))
 }

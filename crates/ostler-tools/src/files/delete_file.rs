@@ -38,8 +38,7 @@ impl Render for Deleted {
 pub(crate) fn run(root: &Root, args: &DeleteFile) -> Result<Deleted, ToolError> {
     let given = root.parse_path(&args.path, Access::Write)?;
     if given.is_root() {
-        return Err(ToolError::new(
-            Code::BadArguments,
+        return Err(ToolError::bad_arguments(
             "the workspace itself cannot be deleted",
         ));
     }

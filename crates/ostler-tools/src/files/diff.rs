@@ -9,7 +9,7 @@ use super::truncate::truncate;
 use crate::names::quoted;
 
 /// A diff, and a note if it is incomplete.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Diff {
     pub(super) text: String,
     pub(super) note: Option<&'static str>,

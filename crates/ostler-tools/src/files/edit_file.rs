@@ -67,7 +67,7 @@ pub(crate) fn run(root: &Root, args: &EditFile) -> Result<WriteResult, ToolError
 
 /// Converts the two forms of the arguments into one list.
 fn edits_of(args: &EditFile) -> Result<Vec<Edit<'_>>, ToolError> {
-    let bad = |message: &str| Err(ToolError::new(Code::BadArguments, message));
+    let bad = |message: &str| Err(ToolError::bad_arguments(message));
     match (&args.find, &args.replace, &args.edits) {
         (Some(find), Some(replace), None) => Ok(vec![Edit {
             find,
@@ -112,14 +112,12 @@ fn apply(text: &str, edit: &Edit<'_>, resolved: &ResolvedPath) -> Result<String,
         replaces_all,
     } = *edit;
     if find.is_empty() {
-        return Err(ToolError::new(
-            Code::BadArguments,
+        return Err(ToolError::bad_arguments(
             "`find` is empty: give the exact text to replace",
         ));
     }
     if find == replace {
-        return Err(ToolError::new(
-            Code::BadArguments,
+        return Err(ToolError::bad_arguments(
             "`find` and `replace` are the same: nothing would change",
         ));
     }

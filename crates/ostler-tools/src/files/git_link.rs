@@ -1,12 +1,12 @@
 //! The target of `.git`, if it is a link or a file that names a git directory elsewhere.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 
-use super::limits::PATH_BYTES;
 use super::regular_file::open_regular;
+use crate::repository::directory::parse_git_file;
 
 /// Returns the directory that `.git` points to, as written there: relative to the workspace, or
 /// absolute. Returns `None` if `.git` is an ordinary directory or does not exist.
@@ -25,26 +25,14 @@ pub(super) fn git_target(dir: &Dir) -> io::Result<Option<PathBuf>> {
         return Ok(Some(
             match dir.open(&target).and_then(|file| file.metadata()) {
                 Ok(metadata) if metadata.is_file() => {
-                    parse_gitdir(&mut dir.open(&target)?)?.unwrap_or(target)
+                    parse_git_file(&mut dir.open(&target)?).unwrap_or(target)
                 }
                 _ => target,
             },
         ));
     }
-    match open_regular(dir, ".git".as_ref())? {
-        Some((mut file, _)) => parse_gitdir(&mut file),
-        None => Ok(None),
-    }
-}
-
-/// Parses a `gitdir: PATH` file.
-fn parse_gitdir(file: &mut dyn Read) -> io::Result<Option<PathBuf>> {
-    let mut bytes = Vec::new();
-    file.take(2 * PATH_BYTES as u64).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    Ok(text
-        .strip_prefix("gitdir:")
-        .map(|path| PathBuf::from(path.trim_start().trim_end_matches(['\n', '\r']))))
+    let file = open_regular(dir, ".git".as_ref())?;
+    Ok(file.and_then(|(mut file, _)| parse_git_file(&mut file)))
 }
 
 /// Returns the path relative to the workspace's handle, or `None` if it is outside.

@@ -5,11 +5,11 @@ use std::path::{Component, Path, PathBuf};
 
 use super::io_errors::{display_path, outside};
 use super::limits::PATH_BYTES;
+use crate::ToolError;
 use crate::names::is_deceiving;
-use crate::{Code, ToolError};
 
 /// A path below the workspace, without `..`; empty for the workspace itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct GivenPath {
     /// Path relative to the workspace.
     pub(super) path: PathBuf,
@@ -103,7 +103,7 @@ fn climbs_with_backslashes(text: &str) -> bool {
 }
 
 fn bad(message: &str) -> ToolError {
-    ToolError::new(Code::BadArguments, message)
+    ToolError::bad_arguments(message)
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use cap_std::fs::Metadata;
 use super::limits::{PATH_BYTES, WALK_ENTRIES};
 use super::root::Root;
 use super::rules::Rules;
+use crate::ToolError;
 use crate::tree::{EntryKind, VisitedDir, Visitor, walk};
-use crate::{Code, ToolError};
 
 /// Denied files that have more than one name. Collected once per call, and only when needed.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl DeniedHardLinks {
                  policy denies none of them"
             ),
         };
-        Err(ToolError::new(Code::DeniedByPolicy, message))
+        Err(ToolError::denied(message))
     }
 }
 

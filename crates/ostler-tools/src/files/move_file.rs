@@ -11,7 +11,7 @@ use super::atomic_write::rename_new;
 use super::bare_repository;
 use super::given_path::GivenPath;
 use super::open::not_a_file;
-use super::resolve::{CreatedDirs, FileKind, LinkMode, ResolvedPath};
+use super::resolve::{FileKind, LinkMode, ResolvedPath};
 use super::root::Root;
 use super::rules::{Access, TargetKind};
 use super::walk::{Walk, WalkScope};
@@ -60,8 +60,7 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
     let from = root.parse_path(&args.from, Access::Write)?;
     let to = root.parse_path(&args.to, Access::Write)?;
     if from.is_root() || to.is_root() {
-        return Err(ToolError::new(
-            Code::BadArguments,
+        return Err(ToolError::bad_arguments(
             "the workspace itself cannot be moved or replaced",
         ));
     }
@@ -88,7 +87,9 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
     }
     root.check_approved(&guarded.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let may_replace = args.overwrite == Some(true);
-    let (target, created) = target(root, &to, target_kind)?;
+    let (target, created) = root.resolve_or_create(&to, LinkMode::NoFollow, target_kind)?;
+    root.check(&target.real, Access::Write, target_kind)?;
+    target.check(root, Access::Write)?;
     let replaced = check_target(&target, target_kind, may_replace)?;
     bare_repository::check(&target.dir, &target.name, &target.display)?;
     let renamed = if replaced {
@@ -176,29 +177,6 @@ fn check_tree(
         ));
     }
     Ok(guarded)
-}
-
-/// Resolves the target and creates its missing directories. The rules are checked before anything
-/// is created.
-fn target(
-    root: &Root,
-    to: &GivenPath,
-    target_kind: TargetKind,
-) -> Result<(ResolvedPath, Option<CreatedDirs>), ToolError> {
-    let (resolved, created) = match root.resolve(to, LinkMode::NoFollow) {
-        Err(error) if error.code == Code::FileNotFound => {
-            root.check(&root.prospective_entry(to)?, Access::Write, target_kind)?;
-            let Some(parent) = to.path.parent() else {
-                return Err(error);
-            };
-            let created = root.make_directories(parent, &to.display)?;
-            (root.resolve(to, LinkMode::NoFollow)?, Some(created))
-        }
-        resolved => (resolved?, None),
-    };
-    root.check(&resolved.real, Access::Write, target_kind)?;
-    resolved.check(root, Access::Write)?;
-    Ok((resolved, created))
 }
 
 /// Returns whether something is replaced, or an error if it may not be.

@@ -6,7 +6,7 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobSet};
 
 use super::limits::PATTERN_BYTES;
-use crate::{Code, ToolError};
+use crate::ToolError;
 
 /// Maximum length of the reason given for an invalid glob.
 const REASON_BYTES: usize = 200;
@@ -29,7 +29,7 @@ impl Pattern {
         if body.is_empty() {
             let message =
                 format!("`{field}` is empty: give a glob such as `*.rs` or `src/**`, or omit it");
-            return Err(ToolError::new(Code::BadArguments, message));
+            return Err(ToolError::bad_arguments(message));
         }
         // Built as a set, because that returns an error when it cannot be compiled; a single glob
         // panics.
@@ -42,7 +42,7 @@ impl Pattern {
             reason.truncate(reason.floor_char_boundary(REASON_BYTES));
             let message =
                 format!("`{field}` is not a glob: {reason} (such as `*.rs`, `src/**/*.{{js,ts}}`)");
-            ToolError::new(Code::BadArguments, message)
+            ToolError::bad_arguments(message)
         })?;
         Ok(Self {
             glob,
@@ -65,7 +65,7 @@ impl Pattern {
 pub(super) fn check_length(text: &str, field: &str) -> Result<(), ToolError> {
     if text.len() > PATTERN_BYTES {
         let message = format!("`{field}` has more than {PATTERN_BYTES} bytes: give a shorter one");
-        return Err(ToolError::new(Code::BadArguments, message));
+        return Err(ToolError::bad_arguments(message));
     }
     Ok(())
 }
@@ -73,6 +73,7 @@ pub(super) fn check_length(text: &str, field: &str) -> Result<(), ToolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Code;
 
     #[test]
     fn glob_without_a_directory_matches_at_any_depth() {

@@ -67,10 +67,9 @@ impl Render for ReadResult {
 pub(crate) fn run(root: &Root, args: &ReadFile) -> Result<ReadResult, ToolError> {
     for (name, number) in [("offset", args.offset), ("limit", args.limit)] {
         if number == Some(0) {
-            return Err(ToolError::new(
-                Code::BadArguments,
-                format!("`{name}` must be 1 or more: lines count from 1"),
-            ));
+            return Err(ToolError::bad_arguments(format!(
+                "`{name}` must be 1 or more: lines count from 1"
+            )));
         }
     }
     let given = root.parse_path(&args.path, Access::Read)?;

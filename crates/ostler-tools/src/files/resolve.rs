@@ -155,7 +155,7 @@ impl Root {
                     "{}: the target of a link on this path is longer than {PATH_BYTES} bytes",
                     given.display
                 );
-                return Err(ToolError::new(Code::BadArguments, message));
+                return Err(ToolError::bad_arguments(message));
             }
             path = directory.real.join(target);
         }
@@ -171,6 +171,27 @@ impl Root {
         self.rules
             .check(&directory.real, Access::Read, TargetKind::Directory)?;
         Ok(directory)
+    }
+
+    /// Resolves a path whose entry will be written, creating missing directories above it.
+    pub(super) fn resolve_or_create(
+        &self,
+        given: &GivenPath,
+        links: LinkMode,
+        target_kind: TargetKind,
+    ) -> Result<(ResolvedPath, Option<CreatedDirs>), ToolError> {
+        match self.resolve(given, links) {
+            Err(error) if error.code == Code::FileNotFound => {
+                given.check_new()?;
+                self.check(&self.prospective_entry(given)?, Access::Write, target_kind)?;
+                let Some(parent) = given.path.parent() else {
+                    return Err(error);
+                };
+                let created = self.make_directories(parent, &given.display)?;
+                Ok((self.resolve(given, links)?, Some(created)))
+            }
+            resolved => resolved.map(|resolved| (resolved, None)),
+        }
     }
 
     /// Creates the missing directories of a path.

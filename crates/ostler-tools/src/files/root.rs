@@ -183,7 +183,7 @@ fn git_directory(dir: &Dir, real: &Path) -> Result<Option<PathBuf>, ToolError> {
     if found.as_os_str().is_empty() {
         let message =
             "the workspace is the directory that `.git` points to: choose another workspace";
-        return Err(ToolError::new(Code::DeniedByPolicy, message));
+        return Err(ToolError::denied(message));
     }
     Ok(Some(found))
 }

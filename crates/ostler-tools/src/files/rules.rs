@@ -8,7 +8,7 @@ use super::FileRules;
 use super::guarded;
 use super::io_errors::display_path;
 use super::limits::PATTERN_BYTES;
-use crate::{Code, RuleError, ToolError};
+use crate::{RuleError, ToolError};
 
 /// File names of settings that often contain secrets. A trusted workspace may open them.
 const SECRET_SETTINGS: &[&str] = &[
@@ -216,7 +216,7 @@ impl Rules {
         } else {
             return Ok(());
         };
-        Err(ToolError::new(Code::DeniedByPolicy, message))
+        Err(ToolError::denied(message))
     }
 
     /// Returns true if a path is denied to the model altogether.
@@ -296,10 +296,9 @@ pub(super) fn check_root(real: &Path) -> Result<(), ToolError> {
     let names = names(&inside.collect::<std::path::PathBuf>());
     let forbidden = [FORBIDDEN_PARENTS, SECRET_TREES].concat();
     match first_match_in(&globs(Breadth::AnyName, &forbidden, &[])?, &names) {
-        Some(glob) => Err(ToolError::new(
-            Code::DeniedByPolicy,
-            format!("the workspace cannot be in `{glob}`, which is off limits: use the given one"),
-        )),
+        Some(glob) => Err(ToolError::denied(format!(
+            "the workspace cannot be in `{glob}`, which is off limits: use the given one"
+        ))),
         None => Ok(()),
     }
 }

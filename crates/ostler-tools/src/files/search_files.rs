@@ -114,7 +114,7 @@ pub(crate) fn run(root: &Root, args: &SearchFiles) -> Result<SearchResult, ToolE
 
 fn matcher(args: &SearchFiles) -> Result<RegexMatcher, ToolError> {
     check_length(&args.pattern, "pattern")?;
-    let bad = |message: String| Err(ToolError::new(Code::BadArguments, message));
+    let bad = |message: String| Err(ToolError::bad_arguments(message));
     if args.pattern.is_empty() {
         return bad("`pattern` is empty: give what to look for".to_owned());
     }

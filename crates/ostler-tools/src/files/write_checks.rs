@@ -12,16 +12,16 @@ use super::io_errors::display_path;
 use super::limits::WALK_ENTRIES;
 use super::root::Root;
 use super::rules::{Access, TargetKind, names};
+use crate::ToolError;
 use crate::repository::directory::{exists, is_git_directory};
 use crate::repository::references::{ReferenceReason, ReferenceScan, References};
 use crate::tree::or_dot;
-use crate::{Code, ToolError};
 
 /// Maximum number of files named in one approval; a call that changes more is refused.
 const MAX_NAMED: usize = 20;
 
 /// Paths in the workspace that git's settings point to, folded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FoldedReferences(BTreeMap<String, ReferenceReason>);
 
 impl FoldedReferences {
@@ -119,7 +119,7 @@ impl Root {
                 "{} would point git at other files: choose another name",
                 display_path(&path.to_string_lossy())
             );
-            return Err(ToolError::new(Code::DeniedByPolicy, message));
+            return Err(ToolError::denied(message));
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Root {
             display_path(&text),
             text
         );
-        let mut error = ToolError::new(Code::DeniedByPolicy, message);
+        let mut error = ToolError::denied(message);
         // Names that are not UTF-8 cannot be approved by their text.
         let names: Option<Vec<String>> = guarded
             .iter()
@@ -257,14 +257,13 @@ fn refuse(path: &Path, reason: Option<ReferenceReason>) -> Result<(), ToolError>
         "{path} is read-only, because {}: leave it unchanged",
         reason.clause()
     );
-    Err(ToolError::new(Code::DeniedByPolicy, message))
+    Err(ToolError::denied(message))
 }
 
 /// Returns the error for a path in a git directory.
 pub(super) fn in_git_directory(path: &Path) -> ToolError {
     let path = display_path(&path.to_string_lossy());
-    ToolError::new(
-        Code::DeniedByPolicy,
-        format!("{path} is in a git directory, which only git changes: leave it unchanged"),
-    )
+    ToolError::denied(format!(
+        "{path} is in a git directory, which only git changes: leave it unchanged"
+    ))
 }

@@ -1,4 +1,4 @@
-//! `write_file`: writes the whole content of a file, new or existing.
+//! `write_file` and `create_file`: write the whole content of a file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,8 +17,22 @@ pub(crate) struct WriteFile {
     content: String,
 }
 
-/// Writes the file.
+/// Arguments of `create_file`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateFile {
+    /// The new file, relative to the workspace. Missing directories are created.
+    path: String,
+    /// The content of the file.
+    content: String,
+}
+
+/// Writes the file, new or existing.
 pub(crate) fn run(root: &Root, args: &WriteFile) -> Result<WriteResult, ToolError> {
-    let WriteFile { path, content } = args;
-    write(root, path, content, IfExists::Replace)
+    write(root, &args.path, &args.content, IfExists::Replace)
+}
+
+/// Creates the file, never overwriting an existing one.
+pub(crate) fn create(root: &Root, args: &CreateFile) -> Result<WriteResult, ToolError> {
+    write(root, &args.path, &args.content, IfExists::Refuse)
 }

@@ -1,7 +1,7 @@
 //! Parser for git's configuration files. Reads what git reads, and skips what git would reject.
 
 /// A setting of a configuration file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Setting {
     /// Section, in lower case.
     pub(crate) section: String,

@@ -1,10 +1,9 @@
 //! An adapter as the model of Ostler's own tool loop.
 
-use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use ostler_core::outcome::Cause;
 use ostler_core::spec::ToolOffer;
@@ -114,7 +113,7 @@ impl FinishedReply {
 enum Stage {
     Streaming {
         updates: mpsc::UnboundedReceiver<Update>,
-        reply: Pin<Box<dyn Future<Output = FinishedReply> + Send>>,
+        reply: BoxFuture<'static, FinishedReply>,
         streamed: String,
     },
     Finished(std::vec::IntoIter<Result<ReplyItem, Failed>>),

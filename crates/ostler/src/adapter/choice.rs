@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ostler_core::near::nearest;
 use ostler_core::spec::Spec;
 
 use super::{AgentModel, ApiModel, ModelAdapter, ModelOptions};
@@ -73,6 +74,7 @@ impl<T: ToString> From<T> for Unusable {
 /// | `scripted`, `scripted:answers.toml` | a script that plays a model |
 ///
 /// Without `#MODEL`, a server must have exactly one model.
+#[must_use]
 pub struct Models {
     host: Host,
     agents: Agents,
@@ -87,7 +89,6 @@ type Options = dyn Fn(&str) -> ModelOptions + Send + Sync;
 
 impl Models {
     /// Creates a registry with these agents, and with the servers that the host has keys for.
-    #[must_use]
     pub fn new(host: Host, agents: Agents) -> Self {
         Self {
             host,
@@ -100,7 +101,6 @@ impl Models {
 
     /// Sets the options of agents, such as another program or timeout. The function receives the
     /// agent's name.
-    #[must_use]
     pub fn with_options(
         mut self,
         options: impl Fn(&str) -> ModelOptions + Send + Sync + 'static,
@@ -111,7 +111,6 @@ impl Models {
 
     /// Sets the maximum time for a server's reply. The default is two minutes. For agents, use
     /// [`ModelOptions::timeout`].
-    #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
@@ -226,15 +225,10 @@ impl Models {
 
     fn unknown(&self, kind: &str) -> String {
         let names = self.names();
-        let near = names
-            .iter()
-            .map(|name| (strsim::jaro_winkler(kind, name), name));
-        let near = near
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .filter(|(score, _)| *score > 0.8);
-        let hint = near
-            .map(|(_, name)| format!("did you mean {name}? "))
-            .unwrap_or_default();
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        let near = nearest(kind, &known);
+        let hint = near.first().map(|name| format!("did you mean {name}? "));
+        let hint = hint.unwrap_or_default();
         format!("unknown; {hint}there are: {}", names.join(", "))
     }
 }

@@ -56,6 +56,7 @@ const ACCOUNT: Inherits = Inherits {
 /// let mut agents = ostler::Agents::builtin();
 /// agents.add(std::sync::Arc::new(ostler::agent::ApiAgent::openai().tool(Weather)));
 /// ```
+#[must_use]
 #[derive(Clone)]
 pub struct ApiAgent {
     dialect: &'static dyn Dialect,
@@ -80,13 +81,11 @@ enum Source {
 
 impl ApiAgent {
     /// Creates the agent `openai-api`, for any OpenAI-compatible server.
-    #[must_use]
     pub fn openai() -> Self {
         Self::of(&OpenAi, Source::Server)
     }
 
     /// Creates the agent `scripted`, a model that reads its answers from a file.
-    #[must_use]
     pub fn scripted() -> Self {
         Self::of(&ScriptedDialect, Source::Script(None))
     }
@@ -126,7 +125,6 @@ impl ApiAgent {
     }
 
     /// Creates the agent `scripted` with this script.
-    #[must_use]
     pub fn playing(script: Script) -> Self {
         Self {
             source: Source::Script(Some(script)),
@@ -135,14 +133,12 @@ impl ApiAgent {
     }
 
     /// Adds a tool, replacing any with the same name.
-    #[must_use]
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
     /// Uses this sandbox policy instead of the workspace's file.
-    #[must_use]
     pub fn policy(mut self, policy: SandboxPolicy) -> Self {
         self.policy = Some(policy);
         self

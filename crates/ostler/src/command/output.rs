@@ -65,8 +65,7 @@ impl CommandOutput {
             (None, Some(0)) => {}
             _ => return Err(ToolError::new(Code::CommandFailed, text)),
         }
-        let json = serde_json::to_string(self)
-            .map_err(|error| ToolError::new(Code::Io, error.to_string()))?;
+        let json = serde_json::to_string(self).map_err(|error| ToolError::io(error.to_string()))?;
         Ok(ToolOutput { text, json })
     }
 

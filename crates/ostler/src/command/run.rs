@@ -31,7 +31,7 @@ pub(super) async fn run(
     if runner.broken.load(Ordering::SeqCst) {
         let message = "protected files could not be restored after an earlier command; \
                        no further command is run in this session";
-        return Err(ToolError::new(Code::Io, message));
+        return Err(ToolError::io(message));
     }
     let lock = WorkspaceLock::acquire(runner.workspace.root(), timeout)
         .await
@@ -43,12 +43,7 @@ pub(super) async fn run(
     let (workspace, name) = (runner.workspace.clone(), approved.name.clone());
     // It reads every directory of the workspace, so use a blocking thread.
     let take = move || Snapshot::take_with(workspace.root(), &name, workspace.user_git_config());
-    let broke = |_| {
-        ToolError::new(
-            Code::Io,
-            "the snapshot task panicked; this is a bug in Ostler",
-        )
-    };
+    let broke = |_| ToolError::io("the snapshot task panicked; this is a bug in Ostler");
     let snapshot = tokio::task::spawn_blocking(take).await.map_err(broke)??;
     let prepared = prepare(runner, approved)?;
     // A separate task: if this future is dropped, the command is still killed and the files are
@@ -67,12 +62,9 @@ pub(super) async fn run(
         output
     };
     let task = tokio::spawn(task.in_current_span());
-    let output = task.await.map_err(|_| {
-        ToolError::new(
-            Code::Io,
-            "the command task panicked; this is a bug in Ostler",
-        )
-    })?;
+    let output = task
+        .await
+        .map_err(|_| ToolError::io("the command task panicked; this is a bug in Ostler"))?;
     drop(keep_running);
     output
 }
@@ -81,12 +73,8 @@ fn prepare(
     runner: &CommandRunner,
     approved: ApprovedCommand,
 ) -> Result<PreparedCommand, ToolError> {
-    let io = |error: std::io::Error| {
-        ToolError::new(
-            Code::Io,
-            format!("no directory for temporary files: {error}"),
-        )
-    };
+    let io =
+        |error: std::io::Error| ToolError::io(format!("no directory for temporary files: {error}"));
     let parent = runner.host.temp_dir();
     let temp = process::PrivateDirectory::new(&parent).map_err(io)?;
     let number = uuid::Uuid::new_v4().to_string();
@@ -151,12 +139,8 @@ impl CommandTask {
             stderr,
             control,
             ..
-        } = child.map_err(|error| {
-            ToolError::new(
-                Code::Io,
-                format!("the command could not be started: {error}"),
-            )
-        })?;
+        } = child
+            .map_err(|error| ToolError::io(format!("the command could not be started: {error}")))?;
         drop(stdin); // the command has no input
         let control = undo.control.insert(control);
         let (mut out, mut err) = (Stream::new(Some(stdout)), Stream::new(stderr));
@@ -212,7 +196,7 @@ fn not_confirmed() -> ToolError {
     let message = "the command was killed, but not all of its processes could be confirmed to have \
                    ended; its changes to protected files are not undone, and no further command \
                    is run in this session";
-    ToolError::new(Code::Io, message)
+    ToolError::io(message)
 }
 
 /// Restores protected files on a blocking thread.
@@ -230,10 +214,7 @@ async fn restore(
     });
     let restored = work.await.map_err(|_| {
         broken.store(true, Ordering::SeqCst);
-        ToolError::new(
-            Code::Io,
-            "protected files were not checked; no further command is run in this session",
-        )
+        ToolError::io("protected files were not checked; no further command is run in this session")
     })?;
     if restored.failed.is_empty() {
         return Ok(restored.put_back);
@@ -243,7 +224,7 @@ async fn restore(
          no further command is run in this session",
         restored.failed.join("; ")
     );
-    Err(ToolError::new(Code::Io, message))
+    Err(ToolError::io(message))
 }
 
 /// Why the wait for a command ended.

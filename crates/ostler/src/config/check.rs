@@ -1,11 +1,11 @@
 //! Checks of the merged layers: names of agents, and settings against the agent's own table.
 
 use ostler_core::dialect::Launching;
+use ostler_core::near::suggestion;
 use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::entry::Entry;
 use super::key::{Field, Key};
-use super::near::suggestion;
 use super::{Config, Problem};
 use crate::agent::{Agent, Agents};
 

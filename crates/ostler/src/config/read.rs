@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ostler_core::near::suggestion;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::entry::{Entry, Origin, Value};
 use super::key::{Field, Key, Limit, Part};
-use super::near::suggestion;
 use super::{Problem, Source, ValueError, reference};
 use crate::host::RESERVED_PREFIX;
 

@@ -1,5 +1,7 @@
 //! Parsing of prompt input: a message, or a command that begins with a slash.
 
+use ostler::config::nearest;
+
 use crate::output::wrap_indented;
 
 /// Commands: name, argument and description.
@@ -121,11 +123,9 @@ fn unknown_command(name: &str) -> String {
     if names().any(|known| known == name) {
         return format!("{name} takes no argument");
     }
-    let near = names()
-        .map(|known| (strsim::damerau_levenshtein(known, name), known))
-        .min();
+    let all: Vec<&str> = names().collect();
     let begins = names().find(|known| name.len() > 1 && known.starts_with(name));
-    match begins.or_else(|| near.filter(|(far, _)| *far <= 2).map(|(_, known)| known)) {
+    match begins.or_else(|| nearest(name, &all).first().copied()) {
         Some(known) => format!(
             "unknown command {name}; did you mean {known}? To send it as a message, type /{name}"
         ),

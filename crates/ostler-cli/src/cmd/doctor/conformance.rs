@@ -89,25 +89,17 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code>
 async fn installed(subject: &Subject) -> Result<Option<String>> {
     let name = subject.agent.about().name;
     let host = environment::host();
-    let (why, hint) = match subject.agent.probe(&host, &subject.given).await {
-        Probed::Ready { version, .. } => return Ok(version),
+    match subject.agent.probe(&host, &subject.given).await {
+        Probed::Ready { version, .. } => Ok(version),
         Probed::NotLoggedIn { version, .. } | Probed::LoginUnknown { version, .. } => {
-            return Ok(Some(version));
+            Ok(Some(version))
         }
-        Probed::NotConfigured { .. } => return Ok(None),
-        Probed::Missing { hint, .. } => (format!("{name} is not installed"), hint),
-        Probed::Broken { why, hint, .. } => (format!("{name} does not start: {why}"), hint),
-        Probed::TooOld {
-            version,
-            need,
-            hint,
-            ..
-        } => {
-            let why = format!("{name} {version} is too old; {need} or newer is required");
-            (why, hint)
+        Probed::NotConfigured { .. } => Ok(None),
+        unusable => {
+            let (why, hint) = unusable.problem(name).unwrap_or_default();
+            Err(Fault::unavailable(why).hint(hint))
         }
-    };
-    Err(Fault::unavailable(why).hint(hint))
+    }
 }
 
 /// Runs a check and adds its result. Returns true if the remaining checks must not run.

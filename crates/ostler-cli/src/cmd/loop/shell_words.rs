@@ -1,116 +1,77 @@
 //! The command line that resumes a loop.
 
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
 
-use clap::ValueEnum;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, ValueEnum};
 
-use ostler::config::SizeLimit;
-
-use crate::args::{LoopArgs, LoopMode, Time, ToolSet};
+use crate::args::Cli;
 use crate::commands::{ELLIPSIS, quoted};
 
-/// Returns the command line that resumes this loop, without session and answer. It repeats the
-/// flags, above all those that keep it safe.
-pub(super) fn resume_command(args: &LoopArgs) -> String {
-    let LoopArgs {
-        model,
-        until,
-        dir,
-        mode,
-        limits,
-        policy,
-        ..
-    } = args;
-    let path = |path: &Option<PathBuf>| {
-        path.as_ref()
-            .map(|path| path.to_str().unwrap_or(ELLIPSIS).to_owned())
-    };
-    let tools = Some(args.tools).filter(|tools| *tools != ToolSet::default());
-    let mode = mode.filter(|mode| *mode != LoopMode::Auto);
-    let flags = [
-        ("--model", model.clone()),
-        ("--until", until.clone()),
-        ("--until-timeout", span(args.until_timeout)),
-        ("--dir", path(dir)),
-        ("--tools", tools.and_then(choice_name)),
-        ("--mode", mode.and_then(choice_name)),
-        ("--instructions", args.instructions.clone()),
-        ("--append-system-prompt", args.append_system_prompt.clone()),
-        ("--json-schema", args.json_schema.clone()),
-        ("--commands", args.commands.commands.and_then(choice_name)),
-        ("--permissions", policy.permissions.and_then(choice_name)),
-        ("--policy", path(&policy.policy)),
-        ("--timeout", span(limits.timeout)),
-        ("--reply-timeout", span(limits.reply_timeout)),
-        ("--tool-timeout", span(limits.tool_timeout)),
-        ("--max-iterations", limits.max_iterations.clone()),
-        ("--max-tool-calls", limits.max_tool_calls.clone()),
-        ("--max-input-tokens", limits.max_input_tokens.clone()),
-        ("--max-output-tokens", limits.max_output_tokens.clone()),
-        ("--max-budget-usd", limits.max_budget_usd.clone()),
-        ("--max-errors", limits.max_errors.clone()),
-        ("--context-window", limits.context_window.clone()),
-        ("--max-log-size", size(limits.sizes.max_log_size)),
-        ("--max-raw-size", size(limits.sizes.max_raw_size)),
-    ];
-    let given = flags.into_iter();
-    let mut flags: Vec<(&str, String)> = given
-        .filter_map(|(flag, value)| Some((flag, value?)))
-        .collect();
-    flags.extend(args.set.iter().map(|set| ("--set", set.clone())));
-    let allowed = args.commands.allow_command.iter();
-    flags.extend(allowed.map(|command| ("--allow-command", command.clone())));
-    flags.extend(args.env.iter().map(|env| ("--env", redacted(env))));
-    let switches = [
-        ("--trust-project", policy.trust_project),
-        ("--no-config", args.config.no_config),
-        ("--ask", args.ask),
-    ];
-    let switches = switches.into_iter().filter(|(_, on)| *on);
-    let mut words = vec!["ostler loop".to_owned()];
-    words.extend(flags.iter().map(|(flag, value)| flagged(flag, value)));
-    words.extend(switches.map(|(flag, _)| flag.to_owned()));
-    words.join(" ")
+/// Flags that belong to one task or call, or identify the session.
+const NOT_REPEATED: [&str; 14] = [
+    "text",
+    "prompt",
+    "prompt_file",
+    "stdin",
+    "output",
+    "json",
+    "resume",
+    "continue_latest",
+    "fork",
+    "no_store",
+    "raw_log",
+    "verbose",
+    "quiet",
+    "notify",
+];
+
+/// Returns the command line that resumes this loop, without session and answer, from the words of
+/// this call. It repeats the flags as they were given, above all those that keep the loop safe.
+pub(super) fn resume_command(typed: impl IntoIterator<Item = OsString>) -> Option<String> {
+    let command = Cli::command();
+    let looping = command.find_subcommand("loop")?.clone();
+    let matches = command.try_get_matches_from(typed).ok()?;
+    let matches = matches.subcommand_matches("loop")?;
+    let mut given: Vec<(usize, String)> = Vec::new();
+    for arg in looping.get_arguments() {
+        let (id, flag) = (arg.get_id().as_str(), arg.get_long().unwrap_or_default());
+        let is_given = matches.value_source(id) == Some(ValueSource::CommandLine);
+        if NOT_REPEATED.contains(&id) || !is_given {
+            continue;
+        }
+        let places = matches.indices_of(id).into_iter().flatten();
+        if arg.get_action().takes_values() {
+            let values = matches.get_raw(id).into_iter().flatten();
+            let values = values.map(|value| flagged(flag, value));
+            given.extend(places.zip(values));
+        } else {
+            given.extend(places.map(|at| (at, format!("--{flag}"))));
+        }
+    }
+    given.sort();
+    let flags = given.iter().map(|(_, flag)| format!(" {flag}"));
+    Some(format!("ostler loop{}", flags.collect::<String>()))
 }
 
 /// Maximum length of a value to repeat.
 const MAX_SHOWN: usize = 200;
 
-/// Formats a flag with its value.
-fn flagged(flag: &str, value: &str) -> String {
+/// Formats a flag with its value, except the value of a variable, which may be a secret.
+fn flagged(flag: &str, value: &OsStr) -> String {
+    let value = value.to_str().unwrap_or(ELLIPSIS);
+    let value = match value.split_once('=') {
+        Some((name, _)) if flag == "env" => format!("{name}={ELLIPSIS}"),
+        _ => value.to_owned(),
+    };
     let is_shown = value.chars().count() <= MAX_SHOWN && !value.chars().any(char::is_control);
     // A value that begins with a dash would be parsed as a flag.
     let separator = if value.starts_with('-') { "=" } else { " " };
     if is_shown {
-        format!("{flag}{separator}{}", quoted(value))
+        format!("--{flag}{separator}{}", quoted(&value))
     } else {
-        format!("{flag} {ELLIPSIS}")
+        format!("--{flag} {ELLIPSIS}")
     }
-}
-
-/// Replaces the value of a variable, which may be a secret.
-fn redacted(variable: &str) -> String {
-    variable.split_once('=').map_or_else(
-        || variable.to_owned(),
-        |(name, _)| format!("{name}={ELLIPSIS}"),
-    )
-}
-
-/// Formats a time limit for the command line.
-fn span(time: Option<Time>) -> Option<String> {
-    let Time(Some(time)) = time? else {
-        return Some("none".to_owned());
-    };
-    Some(if time.subsec_nanos() == 0 {
-        format!("{}s", time.as_secs())
-    } else {
-        format!("{}ms", time.as_millis().max(1))
-    })
-}
-
-/// Formats a size limit for the command line.
-fn size(size: Option<SizeLimit>) -> Option<String> {
-    size.map(|SizeLimit(limit)| limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string()))
 }
 
 /// Returns the name of a choice on the command line.
@@ -122,20 +83,12 @@ pub(super) fn choice_name(choice: impl ValueEnum + Copy) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::{Cli, Verb};
     use crate::commands;
 
     fn shown(words: &[&str]) -> String {
-        let Verb::Loop(args) = Cli::try_parse_from(["ostler", "loop"].iter().chain(words))
-            .unwrap()
-            .verb
-        else {
-            panic!("expected `loop`")
-        };
-        resume_command(&args)
+        let words = ["ostler", "loop"].iter().chain(words);
+        resume_command(words.map(OsString::from)).unwrap()
     }
 
     #[test]
@@ -156,28 +109,11 @@ mod tests {
 
     #[test]
     fn every_loop_flag_is_repeated_or_excluded() {
-        // Flags that belong to one task or call, or identify the session.
-        let not_repeated = [
-            "text",
-            "prompt",
-            "prompt_file",
-            "stdin",
-            "output",
-            "json",
-            "resume",
-            "continue_latest",
-            "fork",
-            "no_store",
-            "raw_log",
-            "verbose",
-            "quiet",
-            "notify",
-        ];
-        let command = <Cli as clap::CommandFactory>::command();
+        let command = Cli::command();
         let looping = command.find_subcommand("loop").unwrap();
         for flag in looping
             .get_arguments()
-            .filter(|flag| !not_repeated.contains(&flag.get_id().as_str()))
+            .filter(|flag| !NOT_REPEATED.contains(&flag.get_id().as_str()))
         {
             let name = format!("--{}", flag.get_long().unwrap());
             let value = flag

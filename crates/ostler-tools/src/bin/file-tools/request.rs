@@ -13,7 +13,7 @@ use crate::verbs::{self, Flag, FlagValue, VERBS, Verb};
 const STDIN_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A parsed command line.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Invocation {
     /// Print a text: help or version.
     Show(String),
@@ -229,7 +229,7 @@ fn value(
 fn from_stdin(stdin: &mut dyn Read) -> Result<String, ToolError> {
     let mut bytes = Vec::new();
     let read = stdin.take(STDIN_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| ToolError::new(Code::Io, format!("stdin: {error}")))?;
+    read.map_err(|error| ToolError::io(format!("stdin: {error}")))?;
     if bytes.len() as u64 > STDIN_BYTES {
         return Err(ToolError::new(
             Code::TooLarge,
@@ -252,7 +252,7 @@ fn verb_names() -> String {
 }
 
 fn bad(message: impl Into<String>) -> ToolError {
-    ToolError::new(Code::BadArguments, message)
+    ToolError::bad_arguments(message)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ostler_core::spec::Sandbox;
 use ostler_tools::confine::Required;
-use ostler_tools::{Code, SandboxPolicy, ToolError, Workspace};
+use ostler_tools::{SandboxPolicy, ToolError, Workspace};
 
 use super::{Finding, Verdict};
 use crate::command::CommandRunner;
@@ -347,7 +347,7 @@ fn lay_out(root: &Path) -> io::Result<()> {
 }
 
 fn failed(error: impl std::fmt::Display) -> ToolError {
-    ToolError::new(Code::Io, error.to_string())
+    ToolError::io(error.to_string())
 }
 
 fn name_of(path: &Path) -> String {

@@ -1,6 +1,5 @@
 //! Conformance checks: each has a script for the model and verifies the result.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 

@@ -31,7 +31,8 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Returns `did you mean …?` with the nearest words, or the list of all words if none is near.
-pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
+#[must_use]
+pub fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known)[..] {
         [] => format!("known: {}", known.join(", ")),
         ref near => format!("did you mean {}?", near.join(" or ")),
