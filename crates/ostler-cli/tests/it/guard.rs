@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::rig::{PATIENCE, Rig, collect, finish, signal};
 
 /// Maximum time for the cleanup after Ostler itself is killed.
-pub(crate) const AFTER_KILL: Duration = Duration::from_secs(3);
+const AFTER_KILL: Duration = Duration::from_secs(3);
 
 /// A working agent with four kinds of children: plain, in a separate session, without our
 /// environment, and holding our stdout open.

@@ -11,7 +11,7 @@ use ostler_testkit::processes::{alive, descendants, wait_until, with_argument};
 use rustix::process::Signal;
 
 use crate::acp::{RawClient, fake_claude};
-use crate::guard::{AFTER_KILL, all_gone, kill, pid};
+use crate::guard::{all_gone, kill, pid};
 use crate::rig::{PATIENCE, Rig, collect, signal};
 
 /// An agent that works until it is stopped, with a child that has left its group and environment.
@@ -210,7 +210,7 @@ fn killing_ostler_leaves_nothing_of_twenty_sessions() {
     }
     signal(&client.child, Signal::KILL);
     assert!(
-        all_gone(&pids, AFTER_KILL),
+        all_gone(&pids, PATIENCE),
         "left: {:?}",
         pids.iter().filter(|pid| alive(**pid)).collect::<Vec<_>>()
     );
