@@ -87,11 +87,16 @@ fn with_programs(mut host: Host) -> Host {
         });
     }
     match guard_program() {
-        Some(program) if cfg!(target_os = "linux") => host.with_guard(GuardProgram {
-            program,
-            args: vec![GUARD_ROLE.into()],
-        }),
-        _ => host,
+        Some(guard) => host.with_guard(guard),
+        None => host,
+    }
+}
+
+/// Starts the guard server, so that it is ready when an agent starts.
+pub(crate) fn start_guard() {
+    #[cfg(target_os = "linux")]
+    if let Some(guard) = guard_program() {
+        ostler::guard::start(&guard);
     }
 }
 
@@ -122,14 +127,19 @@ pub(crate) fn left_of(session: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Returns the path of this program. `/proc/self/exe` works even after an update replaced the file.
-fn guard_program() -> Option<PathBuf> {
+/// Returns this program as the guard, on Linux. `/proc/self/exe` works even after an update
+/// replaced the file.
+fn guard_program() -> Option<GuardProgram> {
     let link = PathBuf::from("/proc/self/exe");
-    if link.exists() {
-        Some(link)
+    let program = if link.exists() {
+        link
     } else {
-        std::env::current_exe().ok()
-    }
+        std::env::current_exe().ok()?
+    };
+    cfg!(target_os = "linux").then(|| GuardProgram {
+        program,
+        args: vec![GUARD_ROLE.into()],
+    })
 }
 
 /// Returns the current directory.

@@ -34,6 +34,9 @@ use clap::Parser;
 use crate::args::{Cli, SandboxVerb, Verb};
 use crate::fault::{Fault, Result};
 
+/// Verbs that always start agents.
+const STARTS_AGENTS: [&str; 4] = ["run", "loop", "chat", "acp"];
+
 fn main() -> ExitCode {
     ostler::host::return_large_buffers();
     #[cfg(unix)]
@@ -42,6 +45,13 @@ fn main() -> ExitCode {
     }
     if let Some(shell) = environment::completing() {
         return finish(cmd::completions::answer(&shell));
+    }
+    // It loads while this process reads its arguments and settings.
+    if environment::args()
+        .nth(1)
+        .is_some_and(|verb| STARTS_AGENTS.iter().any(|one| verb == *one))
+    {
+        environment::start_guard();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -88,7 +88,7 @@ pub enum Delivery {
 }
 
 /// The program that supervises an agent's processes; see the module `guard`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuardProgram {
     /// Path of the program.
     pub program: PathBuf,

@@ -12,6 +12,8 @@ mod direct;
 #[cfg(target_os = "linux")]
 pub mod guard;
 #[cfg(target_os = "linux")]
+mod guard_server;
+#[cfg(target_os = "linux")]
 mod guarded;
 #[cfg(target_os = "linux")]
 mod marked;

@@ -47,11 +47,11 @@ fn main() {
         "counted" => return decode::counted(dir),
         _ => {}
     }
+    let bench = Bench::new(dir, options);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let bench = Bench::new(dir, options);
     runtime.block_on(async {
         match row.as_str() {
             "cold" => drop(bench.run("short").await),
@@ -78,10 +78,12 @@ impl Bench {
     fn new(dir: &Path, options: &[String]) -> Self {
         let mut host = Host::new(std::env::vars_os());
         if options.iter().any(|option| option == "guard") {
-            host = host.with_guard(GuardProgram {
+            let guard = GuardProgram {
                 program: env!("CARGO_BIN_EXE_ostler").into(),
                 args: vec!["__guard".into()],
-            });
+            };
+            ostler::guard::start(&guard);
+            host = host.with_guard(guard);
         }
         if let Some(name) = options.iter().find(|option| option.starts_with("store")) {
             let store = ostler_store::Store::open(&dir.join(name)).unwrap();

@@ -565,13 +565,13 @@ finish = "content_filter"
 }
 
 /// The program with raw pipes, without an ACP client.
-struct RawClient {
-    child: Child,
+pub(crate) struct RawClient {
+    pub(crate) child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl RawClient {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -589,7 +589,7 @@ impl RawClient {
         serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap()
     }
 
-    fn open(&mut self, dir: &Path) -> String {
+    pub(crate) fn open(&mut self, dir: &Path) -> String {
         let params = json!({"cwd": dir, "mcpServers": []});
         self.send(
             &json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params})
@@ -601,7 +601,7 @@ impl RawClient {
             .to_owned()
     }
 
-    fn prompt(&mut self, session: &str) {
+    pub(crate) fn prompt(&mut self, session: &str) {
         let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
         self.send(
             &json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": params})
@@ -664,7 +664,7 @@ fn invalid_messages_get_errors_and_do_no_harm() {
 }
 
 /// Builds `ostler acp` with the fake agent playing `script` as Claude.
-fn fake_claude(rig: &Rig, script: &str) -> Command {
+pub(crate) fn fake_claude(rig: &Rig, script: &str) -> Command {
     let mut command = rig.ostler(&["acp", "--agent", "claude", "--grace", "500ms", "--env"]);
     command.arg(format!(
         "{}={}",

@@ -22,7 +22,7 @@ fn all_pids(rig: &Rig) -> Vec<u32> {
     all
 }
 
-fn all_gone(pids: &[u32], within: Duration) -> bool {
+pub(crate) fn all_gone(pids: &[u32], within: Duration) -> bool {
     wait_until(within, || pids.iter().all(|pid| !alive(*pid)))
 }
 
@@ -109,7 +109,7 @@ fn killing_the_guard_kills_the_agent() {
     assert!(pids.iter().all(|pid| !alive(*pid)));
 }
 
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
 }

@@ -22,6 +22,7 @@ mod doctor;
 mod driver;
 mod escapes;
 mod guard;
+mod guard_server;
 mod heavy;
 mod help;
 mod hints;

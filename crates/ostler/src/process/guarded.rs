@@ -1,28 +1,43 @@
 //! Children under a guard: spawning, and the guard's protocol as seen by Ostler.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, pipe};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::pin::Pin;
-use std::process::Stdio;
+use std::time::Duration;
 
-use command_fds::{CommandFdExt, FdMapping};
 use ostler_tools::confine::{Confinement, Layers};
-use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
-use rustix::process::Signal;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use rustix::process::{Pid, Signal};
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::process::Command;
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
-use super::guard::SOCKET;
+use super::guard::{GuardRequest, KILL, Message, TERMINATE};
 use super::marked::find_by_mark;
-use super::{Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, Teardown, sweep};
+use super::{
+    Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, Teardown, guard_server,
+    sweep,
+};
 use crate::host::GuardProgram;
 
-/// Size of the buffer for the guard's messages, which are short.
-const MESSAGE: usize = 64;
+/// Children that are being started at the same time. The kernel limits the number of descriptors
+/// that a user has sent and nobody has received.
+static STARTS: Semaphore = Semaphore::const_new(64);
+
+/// Size of the buffer for the guard's messages, of which there are a few.
+const BUFFER: usize = 8 * Message::BYTES;
+
+/// Interval at which a blocking end looks for processes.
+const POLL_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
 
 pub(super) async fn spawn(
     prepared: Box<PreparedCommand>,
@@ -30,143 +45,174 @@ pub(super) async fn spawn(
 ) -> Result<Child, SpawnError> {
     let program = prepared.program.clone();
     let failed = |error: io::Error| SpawnError::from_io(&guard.program, error);
-    let (ours, theirs) = StdStream::pair().map_err(failed)?;
-    ours.set_nonblocking(true).map_err(failed)?;
-    let mut child = start(&prepared, guard, theirs).map_err(failed)?;
-    debug!(guard = child.id(), "guard started");
-    let (read, write) = UnixStream::from_std(ours).map_err(failed)?.into_split();
-    let notice = prepared.notice;
+    let request =
+        GuardRequest::encode(&prepared).map_err(|error| SpawnError::from_io(&program, error))?;
+    let _permit = STARTS.acquire().await;
+    let (stdin, stdout, stderr, socket) = send_descriptors(guard).map_err(failed)?;
     let mut control = Guarded {
-        messages: BufReader::with_capacity(MESSAGE, read).lines(),
-        commands: write,
-        stdin: child.stdin().take(),
-        stdout: child.stdout().take(),
-        stderr: child.stderr().take(),
-        guard: child,
+        socket,
+        received: Vec::new(),
+        guard: None,
+        layers: None,
+        started: None,
         mark: prepared.mark,
-        pid: None,
-        ended: None,
+        status: ExitStatus::default(),
+        has_ended: false,
         exceeded_processes: false,
         _files: prepared.files,
         _temp: prepared.temp,
     };
-    let pid = control
-        .agent_pid(&program, prepared.confinement.as_ref())
+    // If the guard has exited, there is no message either.
+    let _ = control.socket.write_all(&request).await;
+    control
+        .started(&program, prepared.confinement.as_ref())
         .await?;
-    control.pid = Some(pid);
+    debug!(guard = control.guard.map(Pid::as_raw_pid), "guard started");
     Ok(Child {
-        stdin: control.stdin.take().map(|s| Box::new(s) as _),
-        stdout: control
-            .stdout
-            .take()
-            .map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
-        stderr: control.stderr.take().map(|s| Box::new(s) as _),
-        pid: Some(pid),
-        notice: notice.or_else(super::missing_proc_notice),
+        stdin: Some(Box::new(stdin)),
+        stdout: Box::new(stdout),
+        stderr: Some(Box::new(stderr)),
+        pid: control.pid(),
+        notice: prepared.notice.or_else(super::missing_proc_notice),
         control: Box::new(control),
     })
 }
 
-fn start(
-    prepared: &PreparedCommand,
-    guard: &GuardProgram,
-    socket: StdStream,
-) -> io::Result<Box<dyn ChildWrapper>> {
-    let mut command = Command::new(&guard.program);
-    command
-        .args(&guard.args)
-        .args(super::guard::arguments(prepared)?);
-    command
-        .env_clear()
-        .envs(&prepared.env)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    if let Some(dir) = &prepared.dir {
-        command.current_dir(dir);
-    }
-    command
-        .fd_mappings(vec![FdMapping {
-            parent_fd: socket.into(),
-            child_fd: SOCKET,
-        }])
-        .map_err(|_| io::Error::other("the guard's socket could not be handed over"))?;
-    let mut wrap = CommandWrap::from(command);
-    // Its own session: no terminal where a tool could prompt for a password, and no Ctrl-C meant
-    // for Ostler.
-    wrap.wrap(ProcessSession);
-    wrap.spawn()
+/// Has a guard forked that holds the other ends of three pipes and a socket, and returns our ends.
+fn send_descriptors(guard: &GuardProgram) -> io::Result<(Sender, Receiver, Receiver, UnixStream)> {
+    let (their_stdin, stdin) = pipe()?;
+    let (stdout, their_stdout) = pipe()?;
+    let (stderr, their_stderr) = pipe()?;
+    let (socket, their_socket) = StdStream::pair()?;
+    socket.set_nonblocking(true)?;
+    let theirs = [
+        their_socket.as_fd(),
+        their_stdin.as_fd(),
+        their_stdout.as_fd(),
+        their_stderr.as_fd(),
+    ];
+    guard_server::send(guard, theirs)?;
+    Ok((
+        Sender::from_owned_fd(OwnedFd::from(stdin))?,
+        Receiver::from_owned_fd(OwnedFd::from(stdout))?,
+        Receiver::from_owned_fd(OwnedFd::from(stderr))?,
+        UnixStream::from_std(socket)?,
+    ))
 }
 
 /// Controls a child through its guard.
 struct Guarded {
-    guard: Box<dyn ChildWrapper>,
-    messages: Lines<BufReader<OwnedReadHalf>>,
-    commands: OwnedWriteHalf,
-    stdin: Option<tokio::process::ChildStdin>,
-    stdout: Option<tokio::process::ChildStdout>,
-    stderr: Option<tokio::process::ChildStderr>,
+    /// The guard ends its agent and exits when this is closed.
+    socket: UnixStream,
+    /// The beginning of a message.
+    received: Vec<u8>,
+    /// Process id of the guard.
+    guard: Option<Pid>,
+    /// Sandbox layers that the agent has entered.
+    layers: Option<Layers>,
+    /// Process id of the agent, or the error number of its start.
+    started: Option<Result<u32, i32>>,
     mark: String,
-    /// Process id of the agent, once it is known.
-    pid: Option<u32>,
-    ended: Option<ExitStatus>,
+    /// How the agent ended, as far as it is known.
+    status: ExitStatus,
+    /// Whether the agent and everything it started have ended, or the guard has.
+    has_ended: bool,
     exceeded_processes: bool,
     _files: Vec<tempfile::NamedTempFile>,
     _temp: Option<super::PrivateDirectory>,
 }
 
 impl Guarded {
-    /// Reads the guard's next message, or returns `None` if the guard has exited.
-    async fn message(&mut self) -> Option<(String, i32)> {
-        let line = self.messages.next_line().await.ok()??;
-        let (name, number) = line.split_once(' ')?;
-        Some((name.to_owned(), number.parse().ok()?))
+    /// Waits for messages of the guard, or its end, and notes them. Cancel safe.
+    async fn receive(&mut self) {
+        let mut buffer = [0; BUFFER];
+        let read = loop {
+            let ready = self.socket.readable().await;
+            match ready.and_then(|()| self.socket.try_read(&mut buffer)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => break read,
+            }
+        };
+        self.note(&buffer[..read.unwrap_or(0)]);
     }
 
-    async fn agent_pid(
+    /// Like [`Guarded::receive`], but blocks, for at most [`POLL_INTERVAL`].
+    fn receive_blocking(&mut self) {
+        let mut buffer = [0; BUFFER];
+        let mut ready = [PollFd::new(&self.socket, PollFlags::IN)];
+        if poll(&mut ready, Some(&POLL_INTERVAL)) == Ok(1) {
+            match rustix::io::read(&self.socket, &mut buffer) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                read => self.note(&buffer[..read.unwrap_or(0)]),
+            }
+        }
+    }
+
+    /// Notes what the guard has sent. No bytes mean that it has exited.
+    fn note(&mut self, bytes: &[u8]) {
+        self.received.extend(bytes);
+        let messages = self.received.chunks_exact(Message::BYTES);
+        let rest = messages.remainder().to_owned();
+        for message in messages.filter_map(|bytes| Message::decode(bytes.try_into().ok()?)) {
+            match message {
+                Message::Guard(pid) => self.guard = Pid::from_raw(pid),
+                Message::Layers(bits) => self.layers = Some(Layers::from_bits(bits)),
+                Message::Started(pid) => self.started = Some(Ok(pid.unsigned_abs())),
+                Message::Failed(errno) => self.started = Some(Err(errno)),
+                Message::Overran => self.exceeded_processes = true,
+                Message::OutOfMemory => self.status.out_of_memory = true,
+                Message::LeftOver => self.status.left_over = true,
+                Message::Exited(code) => self.status.code = Some(code),
+                Message::Signalled(signal) => self.status.signal = Some(signal),
+            }
+        }
+        self.received = rest;
+        self.has_ended = self.status.code.is_some() || self.status.signal.is_some();
+        if bytes.is_empty() && !self.has_ended {
+            self.has_ended = true;
+            self.status.signal = Some(Signal::KILL.as_raw());
+            self.status.left_over = true;
+        }
+    }
+
+    /// Waits until the agent has been started, and returns its process id.
+    async fn started(
         &mut self,
         program: &std::path::Path,
         confinement: Option<&Confinement>,
     ) -> Result<u32, SpawnError> {
-        let mut message = self.message().await;
-        let entered = match &message {
-            Some((layers, bits)) if layers == super::guard::LAYERS => {
-                Some(Layers::from_bits(u8::try_from(*bits).unwrap_or(0)))
-            }
-            _ => None,
-        };
-        if entered.is_some() {
-            message = self.message().await;
+        while self.started.is_none() && !self.has_ended {
+            self.receive().await;
         }
-        match message {
-            Some((name, pid)) if name == "pid" => Ok(u32::try_from(pid).unwrap_or(0)),
-            Some((_, errno)) => {
+        let failed = |error| SpawnError::from_io(program, error);
+        match self.started {
+            Some(Ok(pid)) => Ok(pid),
+            Some(Err(errno)) => {
                 let unconfined = confinement
-                    .zip(entered)
+                    .zip(self.layers)
                     .and_then(|(wanted, layers)| SpawnError::unconfined(wanted, layers));
-                Err(unconfined.unwrap_or_else(|| {
-                    SpawnError::from_io(program, io::Error::from_raw_os_error(errno))
-                }))
+                let error = io::Error::from_raw_os_error(errno);
+                Err(unconfined.unwrap_or_else(|| failed(error)))
             }
-            None => Err(SpawnError::from_io(
-                program,
-                io::Error::other("its guard exited before it was started"),
-            )),
+            None => Err(failed(io::Error::other(
+                "its guard exited before it was started",
+            ))),
         }
     }
 
-    fn send(&self, command: u8) {
-        // One byte always fits, unless the guard has exited, which is noticed elsewhere.
-        let _ = self.commands.try_write(&[command]);
+    fn pid(&self) -> Option<u32> {
+        self.started?.ok()
     }
 
-    /// Signals everything but the guard, which must notice when this process exits.
+    /// Sends a command. Returns false if the guard has exited.
+    fn send(&self, command: u8) -> bool {
+        // One byte fits, unless a suspended guard has not read thousands of them.
+        let sent = rustix::net::send(&self.socket, &[command], SendFlags::NOSIGNAL);
+        !matches!(sent, Err(Errno::PIPE | Errno::CONNRESET))
+    }
+
     fn signal_all(&self, signal: Signal) {
-        let guard = self.guard.id();
-        let others = find_by_mark(&self.mark)
-            .into_iter()
-            .filter(|process| !process.is(guard));
-        sweep::signal(&others.collect::<Vec<_>>(), signal);
+        sweep::signal(&find_by_mark(&self.mark), signal);
     }
 
     /// Kills what is left if the guard itself was killed, found by the session's mark. Returns true
@@ -178,53 +224,24 @@ impl Guarded {
                 return true;
             }
             sweep::signal(&left, Signal::KILL);
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         false
-    }
-
-    /// Reads the guard's last messages: how the agent ended.
-    async fn exit_status(&mut self) -> Option<ExitStatus> {
-        let mut status = ExitStatus::default();
-        loop {
-            let (name, number) = self.message().await?;
-            match name.as_str() {
-                super::guard::OVERRAN => self.exceeded_processes = true,
-                super::guard::MEMORY => status.out_of_memory = true,
-                super::guard::LEFT => status.left_over = true,
-                "exit" => {
-                    return Some(ExitStatus {
-                        code: Some(number),
-                        ..status
-                    });
-                }
-                _ => {
-                    return Some(ExitStatus {
-                        signal: Some(number),
-                        ..status
-                    });
-                }
-            }
-        }
     }
 }
 
 impl Control for Guarded {
     fn terminate(&mut self) {
-        super::trace_stop(self.pid, "terminate");
-        self.send(b'T');
+        super::trace_stop(self.pid(), "terminate");
+        self.send(TERMINATE);
     }
 
     fn kill(&mut self) {
-        super::trace_stop(self.pid, "kill");
-        self.send(b'K');
-        // Wake the guard, in case it was suspended.
-        let guard = self
-            .guard
-            .id()
-            .and_then(|pid| i32::try_from(pid).ok())
-            .and_then(rustix::process::Pid::from_raw);
-        if let Some(guard) = guard {
+        super::trace_stop(self.pid(), "kill");
+        if self.send(KILL)
+            && let Some(guard) = self.guard
+        {
+            // Wake the guard, in case it was suspended.
             let _ = rustix::process::kill_process(guard, Signal::CONT);
         }
     }
@@ -240,30 +257,25 @@ impl Control for Guarded {
     fn abandon(&mut self) {
         // The guard is kept alive: only it knows all of the agent's processes.
         self.kill();
-        let guard = self.guard.id();
-        let others = find_by_mark(&self.mark)
-            .into_iter()
-            .filter(|process| !process.is(guard));
-        sweep::signal(&others.collect::<Vec<_>>(), Signal::KILL);
+        self.signal_all(Signal::KILL);
     }
 
     fn end(&mut self) -> Teardown {
         self.kill();
         for _ in 0..END_POLLS {
-            let exited = self.guard.try_wait();
-            if let Ok(Some(status)) = &exited
-                && status.success()
-            {
-                return Teardown::Confirmed; // it exits successfully once nothing is left
+            if !self.has_ended {
+                self.receive_blocking();
+                continue;
             }
-            if !matches!(exited, Ok(None)) {
-                let left = find_by_mark(&self.mark);
-                if left.is_empty() {
-                    return Teardown::Confirmed;
-                }
-                sweep::signal(&left, Signal::KILL);
+            if !self.status.left_over {
+                return Teardown::Confirmed;
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            let left = find_by_mark(&self.mark);
+            if left.is_empty() {
+                return Teardown::Confirmed;
+            }
+            sweep::signal(&left, Signal::KILL);
+            std::thread::sleep(Duration::from_millis(10));
         }
         self.abandon();
         Teardown::Unknown
@@ -275,29 +287,17 @@ impl Control for Guarded {
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
         Box::pin(async {
-            if self.ended.is_none() {
-                self.ended = Some(match self.exit_status().await {
-                    Some(status) => status,
-                    None => {
-                        warn!(pid = self.pid, "the guard ended before its process");
-                        ExitStatus {
-                            signal: Some(Signal::KILL.as_raw()),
-                            left_over: true,
-                            ..ExitStatus::default()
-                        }
-                    }
-                });
+            while !self.has_ended {
+                self.receive().await;
             }
-            let _ = self.guard.wait().await;
             // The guard reports a status once nothing is left. If it was killed before that, what
             // it guarded is found by the session's mark.
-            let is_confirmed = self.ended.is_some_and(|status| !status.left_over);
-            let is_gone = is_confirmed || self.sweep().await;
-            if let Some(status) = &mut self.ended {
-                status.left_over = !is_gone;
-                super::trace_exit(self.pid, status);
+            if self.status.left_over {
+                warn!(pid = self.pid(), "the guard ended before all processes");
+                self.status.left_over = !self.sweep().await;
             }
-            self.ended.unwrap_or_default()
+            super::trace_exit(self.pid(), &self.status);
+            self.status
         })
     }
 }

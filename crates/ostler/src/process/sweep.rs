@@ -17,13 +17,6 @@ pub(super) struct ProcessRef {
     start: u64,
 }
 
-impl ProcessRef {
-    /// Returns true if the process has this pid.
-    pub(super) fn is(&self, pid: Option<u32>) -> bool {
-        pid.and_then(|pid| i32::try_from(pid).ok()) == Some(self.pid)
-    }
-}
-
 /// Fields of `/proc/<pid>/stat`.
 pub(super) struct Stat {
     parent: i32,
