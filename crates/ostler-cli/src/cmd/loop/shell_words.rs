@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use ostler::config::SizeLimit;
 
-use crate::args::{LoopArgs, LoopMode, Time, ToolSet};
+use crate::args::{LoopArgs, LoopMode, Time, ToolSet, size_text};
 use crate::commands::{ELLIPSIS, quoted};
 
 /// Returns the command line that resumes this loop, without session and answer. It repeats the
@@ -96,21 +96,12 @@ fn redacted(variable: &str) -> String {
     )
 }
 
-/// Formats a time limit for the command line.
 fn span(time: Option<Time>) -> Option<String> {
-    let Time(Some(time)) = time? else {
-        return Some("none".to_owned());
-    };
-    Some(if time.subsec_nanos() == 0 {
-        format!("{}s", time.as_secs())
-    } else {
-        format!("{}ms", time.as_millis().max(1))
-    })
+    time.map(|time| time.to_string())
 }
 
-/// Formats a size limit for the command line.
 fn size(size: Option<SizeLimit>) -> Option<String> {
-    size.map(|SizeLimit(limit)| limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string()))
+    size.map(size_text)
 }
 
 /// Returns the name of a choice on the command line.
