@@ -1,6 +1,7 @@
 //! Command-line arguments, as clap parses them. Each verb's module in `cmd` interprets its own.
 
 mod acp;
+mod client;
 mod commands;
 mod config;
 mod doctor;
@@ -13,6 +14,7 @@ mod sessions;
 mod trust;
 mod usage;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -22,6 +24,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ostler::config::{SizeLimit, ValueError};
 
 pub(crate) use self::acp::AcpArgs;
+use self::client::APPROVALS_HELP;
+pub(crate) use self::client::{
+    ApprovalAnswer, ApprovalsAnswerArgs, ApprovalsArgs, ApprovalsVerb, AttachArgs, SendArgs,
+    SessionArgs,
+};
 pub(crate) use self::commands::{CommandArgs, Commands};
 use self::config::CONFIG_HELP;
 pub(crate) use self::config::{ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, EXAMPLE};
@@ -74,6 +81,17 @@ pub(crate) enum Verb {
     Acp(Box<AcpArgs>),
     /// Run the daemon: sessions that outlive their client
     Serve(Box<ServeArgs>),
+    /// Show a session of the daemon and write to it
+    Attach(AttachArgs),
+    /// Send a message to a session of the daemon
+    Send(SendArgs),
+    /// Interrupt the turn of a session of the daemon
+    Interrupt(SessionArgs),
+    /// Stop a session of the daemon
+    Stop(SessionArgs),
+    /// List and answer permission requests of the daemon's sessions
+    #[command(after_help = APPROVALS_HELP)]
+    Approvals(ApprovalsArgs),
     /// Show which agents are installed and ready to use
     #[command(visible_alias = "agents")]
     Doctor(DoctorArgs),
@@ -143,6 +161,7 @@ Examples:
   ostler run --agent claude --timeout 10m \"make the tests pass\"
   ostler run --output events \"…\" | jq -c 'select(.type == \"tool_call\")'
   ostler run --resume 0f8fad5b \"and now the documentation\"
+  ostler run --detach \"make the tests pass\"
 
 Defaults for agents and limits come from ostler.toml; see `ostler config --help`.
 
@@ -162,9 +181,19 @@ Exit codes:
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
+#[command(group = clap::ArgGroup::new("in_daemon").args(["detach", "daemon"]))]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) task: TaskArgs,
+    /// Start the task in the daemon, print its session id and exit; see `ostler serve`
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// Run the task in the daemon and follow it; it continues if this program is killed
+    #[arg(long)]
+    pub(crate) daemon: bool,
+    /// Name of the session in the daemon [default: the agent and a short id]
+    #[arg(long, value_name = "NAME", requires = "in_daemon")]
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) start: StartArgs,
 }
@@ -304,6 +333,9 @@ pub(crate) struct StartArgs {
     /// Do not store the session; see docs/sessions.md
     #[arg(long, help_heading = SESSION)]
     pub(crate) no_store: bool,
+    /// Label of the session, which the agent gets as OSTLER_LABEL_NAME (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", help_heading = SESSION)]
+    pub(crate) label: Vec<String>,
     /// Set an environment variable for the agent; NAME alone passes your value (repeatable)
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = AGENT_SETTINGS)]
     pub(crate) env: Vec<String>,
@@ -504,6 +536,21 @@ impl FromStr for Time {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         ostler::config::time(text).map(Self)
     }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("none"),
+            Some(time) if time.subsec_nanos() == 0 => write!(f, "{}s", time.as_secs()),
+            Some(time) => write!(f, "{}ms", time.as_millis().max(1)),
+        }
+    }
+}
+
+/// Formats a size limit for the command line.
+pub(crate) fn size_text(SizeLimit(limit): SizeLimit) -> String {
+    limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string())
 }
 
 #[cfg(test)]

@@ -16,13 +16,14 @@ use ostler::hooks::ASK_PERSON;
 use ostler::permission::PermissionAnswer;
 use ostler::render::clip::sanitize;
 use ostler::spec::Attendance;
-use ostler::{Event, EventKind, Remote};
+use ostler::{Event, EventKind};
 
 use self::person::ModelQuestion;
 pub(crate) use self::person::{QuestionReceiver, question_channel};
 pub(crate) use self::terminal::Terminal;
 use self::terminal::{TypedLine, line as typed_line};
 use crate::args::Format;
+use crate::control::Control;
 use crate::output::style::{DIM, WARN};
 use crate::output::{QuestionText, name, one_line};
 use crate::screen::Screen;
@@ -58,9 +59,16 @@ pub(crate) enum PrompterEvent {
     Question(ModelQuestion),
 }
 
+impl PrompterEvent {
+    /// Returns true at the end of the input, such as Ctrl-D.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Typed(TypedLine::End))
+    }
+}
+
 /// Asks the user the questions of a session.
 pub(crate) struct Prompter {
-    remote: Remote,
+    control: Control,
     terminal: Option<Terminal>,
     /// Receives the model's questions.
     line: Option<QuestionReceiver>,
@@ -87,9 +95,9 @@ impl PendingQuestion {
         matches!(self, Self::Tool(permission) if permission.id == id)
     }
 
-    fn shown(&self, more: usize) -> QuestionText {
+    fn shown(&self, more: usize, prompt: &'static str) -> QuestionText {
         match self {
-            Self::Tool(permission) => question::about(permission, more),
+            Self::Tool(permission) => question::about(permission, more, prompt),
             Self::Model(query) => query.shown(),
         }
     }
@@ -97,10 +105,10 @@ impl PendingQuestion {
 
 impl Prompter {
     /// Creates a prompter. An unattended one asks nothing.
-    pub(crate) fn new(remote: Remote, attendance: Attendance) -> Self {
+    pub(crate) fn new(control: impl Into<Control>, attendance: Attendance) -> Self {
         let is_attended = attendance == Attendance::Attended;
         Self {
-            remote,
+            control: control.into(),
             terminal: is_attended.then(Terminal::open).flatten(),
             line: None,
             announced: 0,
@@ -119,9 +127,14 @@ impl Prompter {
     }
 
     /// Switches to another session on the same terminal.
-    pub(crate) fn rebind(&mut self, remote: Remote) {
-        self.remote = remote;
+    pub(crate) fn rebind(&mut self, control: impl Into<Control>) {
+        self.control = control.into();
         self.waiting.clear();
+    }
+
+    /// Returns true if a user can answer.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.terminal.is_some()
     }
 
     /// Returns the terminal, for reading between questions.
@@ -202,6 +215,20 @@ impl Prompter {
         }
     }
 
+    /// Returns true if a question waits to be shown.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Returns the prompt for the answer to a permission request.
+    fn answer_prompt(&self) -> &'static str {
+        if self.control.remembers_answers() {
+            question::PROMPT
+        } else {
+            question::ONCE_PROMPT
+        }
+    }
+
     /// Shows the next question if none is open and the screen is clear.
     pub(crate) fn ask_if_due(&mut self, screen: &mut Screen) {
         if self.open.is_some() || !screen.is_clear() {
@@ -222,7 +249,7 @@ impl Prompter {
         }
         self.typeahead.push_str(&terminal.drain());
         terminal.show_input();
-        screen.ask(asked.shown(self.waiting.len()));
+        screen.ask(asked.shown(self.waiting.len(), self.answer_prompt()));
         self.open = Some(asked);
     }
 
@@ -274,15 +301,18 @@ impl Prompter {
             // The input is closed, so the request is denied.
             TypedLine::End => Some(PermissionAnswer::Deny(DENIED_BY_USER.to_owned())),
         };
+        let remembers = self.control.remembers_answers();
+        let answer = answer.filter(|it| remembers || *it != PermissionAnswer::AllowAlways);
         let Some(answer) = answer else {
-            let again = format!("{WARN}!{WARN:#} answer y, n or a; a reason may follow n");
+            let choices = if remembers { "y, n or a" } else { "y or n" };
+            let again = format!("{WARN}!{WARN:#} answer {choices}; a reason may follow n");
             self.open = Some(PendingQuestion::Tool(permission));
             return screen.ask_again(QuestionText {
                 lines: vec![again],
-                prompt: question::PROMPT,
+                prompt: self.answer_prompt(),
             });
         };
-        self.answer(&permission.id, answer);
+        self.control.answer(&permission.id, answer);
         self.close(screen, is_line);
     }
 
@@ -291,7 +321,7 @@ impl Prompter {
     pub(crate) fn show_again(&self, screen: &mut Screen) {
         if let (Some(asked), Some(terminal)) = (&self.open, &self.terminal) {
             terminal.show_input();
-            screen.ask_again(asked.shown(self.waiting.len()));
+            screen.ask_again(asked.shown(self.waiting.len(), self.answer_prompt()));
         }
     }
 
@@ -301,12 +331,6 @@ impl Prompter {
         if self.open.is_some() {
             self.close(screen, false);
         }
-    }
-
-    fn answer(&self, id: &str, answer: PermissionAnswer) {
-        let (remote, id) = (self.remote.clone(), id.to_owned());
-        // An event reports whether the answer arrived in time.
-        tokio::spawn(async move { drop(remote.answer(&id, answer).await) });
     }
 
     fn close(&mut self, screen: &mut Screen, answered: bool) {

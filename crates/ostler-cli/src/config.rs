@@ -65,7 +65,7 @@ pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config> {
         sources.extend(file.map(|file| source(file, file.is_trusted())));
     }
     let mut config = parse(&sources)?;
-    if let Some(name) = variable(AGENT_VARIABLE)? {
+    if let Some(name) = agent()? {
         config.set(Key::Agent, name, Origin::Variable(AGENT_VARIABLE));
     }
     Ok(config)
@@ -118,6 +118,11 @@ fn user_source() -> Result<Option<Source>> {
 
 fn user_config_dir() -> Option<PathBuf> {
     environment::config_dir().map(|dir| std::path::absolute(&dir).unwrap_or(dir))
+}
+
+/// Returns the agent from the environment.
+pub(crate) fn agent() -> Result<Option<String>> {
+    variable(AGENT_VARIABLE)
 }
 
 /// Returns the model from the environment, for any agent.

@@ -43,7 +43,7 @@ pub(crate) fn start(args: LogArgs, verb: &Verb) -> Result<()> {
         (Some(filter), None) => (filter, Sink::Stderr),
     };
     if matches!(sink, Sink::Stderr) {
-        if matches!(verb, Verb::Chat(_)) && std::io::stderr().is_terminal() {
+        if matches!(verb, Verb::Chat(_) | Verb::Attach(_)) && std::io::stderr().is_terminal() {
             return Err(Fault::usage("a chat and its log cannot share the terminal")
                 .hint("add `--log-file FILE`, or redirect stderr with `2>FILE`"));
         }

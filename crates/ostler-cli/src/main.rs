@@ -7,12 +7,16 @@ mod args;
 mod ask;
 mod cmd;
 mod commands;
+mod composer;
 mod config;
+mod control;
+mod daemon;
 mod environment;
 mod exit;
 mod fault;
 mod files;
 mod follow;
+mod line_editor;
 mod logging;
 mod output;
 mod policy;
@@ -94,8 +98,14 @@ fn dispatch(cli: Cli) -> Result<exit::Code> {
         Verb::Chat(args) => runtime.block_on(cmd::chat::run(*args)),
         Verb::Acp(args) => runtime.block_on(cmd::acp::run(*args)),
         Verb::Serve(args) => runtime.block_on(cmd::serve::run(*args)),
+        Verb::Attach(args) => runtime.block_on(cmd::attach::run(args)),
+        Verb::Send(args) => runtime.block_on(cmd::send::run(args)),
+        Verb::Interrupt(args) => runtime.block_on(cmd::interrupt::run(args)),
+        Verb::Stop(args) => runtime.block_on(cmd::stop::run(args)),
+        Verb::Approvals(args) => runtime.block_on(cmd::approvals::run(args)),
         Verb::Doctor(args) => runtime.block_on(cmd::doctor::run(args)),
         Verb::Replay(args) => cmd::replay::run(&args),
+        Verb::Sessions(args) if args.watches() => runtime.block_on(cmd::sessions::watch()),
         Verb::Sessions(args) => cmd::sessions::run(args),
         Verb::Usage(args) => cmd::usage::run(&args),
         Verb::Sandbox(SandboxVerb::Check(args)) => runtime.block_on(cmd::sandbox::check(args)),

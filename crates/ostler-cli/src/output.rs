@@ -5,6 +5,7 @@ mod terminal_filter;
 mod events;
 mod human;
 mod json;
+mod live_lines;
 mod markdown;
 mod notify;
 mod loop_progress;
@@ -33,15 +34,16 @@ use self::events::Events;
 use self::human::{Human, Pane, Shown, Turns};
 pub(crate) use self::human::{counted, thousands, usage_summary};
 use self::json::{Json, Seen};
+pub(crate) use self::live_lines::LiveLines;
 pub(crate) use self::loop_progress::LoopProgress;
 use self::markdown::Markdown;
 use self::notify::Notify;
 pub(crate) use self::status::Status;
-pub(crate) use self::table::{Align, table};
+pub(crate) use self::table::{Align, table, table_lines};
 pub(crate) use self::terminal_filter::TerminalFilter;
 use self::text::Text;
-pub(crate) use self::tools::Dialects;
 use self::tools::{Detail, Tools};
+pub(crate) use self::tools::{Dialects, tool_subject};
 use self::value::is_safe_to_type;
 pub(crate) use self::value::{name, one_line, shortened, visible};
 pub(crate) use self::wrap::{wrap_indented, wrap_lines};
@@ -284,6 +286,12 @@ pub(crate) fn print_line(line: &str) {
 /// Prints a value as indented JSON to stdout.
 pub(crate) fn print_json(value: &Value) {
     outln!("{value:#}");
+}
+
+/// Prints an answer of the daemon as indented JSON to stdout.
+pub(crate) fn print_serialized(value: &impl serde::Serialize) -> Result<()> {
+    print_json(&serde_json::to_value(value).map_err(Fault::internal)?);
+    Ok(())
 }
 
 /// Prints a line to stderr.

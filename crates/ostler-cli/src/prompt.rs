@@ -38,12 +38,13 @@ fn join(task: &str, more: &str) -> String {
     }
 }
 
-fn stdin() -> Result<String> {
+/// Reads all of stdin.
+pub(crate) fn stdin() -> Result<String> {
     let mut bytes = Vec::new();
     std::io::stdin()
         .read_to_end(&mut bytes)
         .map_err(|e| usage!("cannot read stdin: {e}"))?;
-    String::from_utf8(bytes).map_err(|_| Fault::usage("the task on stdin is not UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| Fault::usage("the text on stdin is not UTF-8"))
 }
 
 /// S4-10, S4-39: the file must be inside the working directory, after resolving links.

@@ -234,7 +234,7 @@ pub(crate) fn build(
             settings.set(key, value);
         }
     }
-    let env = variables(&args.env)?;
+    let (env, labels) = (variables(&args.env)?, labels(&args.label)?);
     let raw_log = args.raw_log.as_deref().map(absolute).transpose()?;
     let program = args
         .program
@@ -260,6 +260,7 @@ pub(crate) fn build(
         .policy(loaded.policy)
         .project_settings(project_settings)
         .extra_args(args.extra)
+        .labels(labels)
         .limits(merged_limits(&args.limits, &config.limits()))
         .denials(denials)
         .sandbox(sandbox(args.sandbox));
@@ -359,7 +360,7 @@ fn sandbox(kind: Option<SandboxKind>) -> Sandbox {
 }
 
 /// Stores the agent settings under their keys.
-fn collect_settings(given: &AgentSettings, settings: &mut Settings) -> Result<()> {
+pub(crate) fn collect_settings(given: &AgentSettings, settings: &mut Settings) -> Result<()> {
     let single = [
         (keys::MODEL, &given.model),
         (keys::SYSTEM_PROMPT, &given.system_prompt),
@@ -466,6 +467,15 @@ fn variable(entry: &str) -> Result<(String, String)> {
         .into_string()
         .map_err(|_| usage!("--env {entry}: its value is not UTF-8"))?;
     Ok((entry.to_owned(), value))
+}
+
+/// Parses the `--label` flags.
+pub(crate) fn labels(entries: &[String]) -> Result<BTreeMap<String, String>> {
+    let parse = |entry: &String| match entry.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(usage!("--label {entry}: expected NAME=VALUE")),
+    };
+    entries.iter().map(parse).collect()
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

@@ -199,6 +199,14 @@ impl Client {
         self.get("/v1/approvals?state=pending").await
     }
 
+    /// Lists permission requests. `query` contains filters, such as `state=pending`.
+    ///
+    /// # Errors
+    /// If the daemon refuses it, or cannot be reached.
+    pub async fn approvals(&self, query: &str) -> Result<ApprovalList, ClientError> {
+        self.get(&format!("/v1/approvals?{query}")).await
+    }
+
     /// Answers a permission request.
     ///
     /// # Errors
@@ -221,8 +229,20 @@ impl Client {
     /// # Errors
     /// If there is no such session, or the daemon cannot be reached.
     pub async fn events(&self, id: &str, since: u64) -> Result<EventStream, ClientError> {
-        let path = format!("/v1/sessions/{}/events?since={since}", encode(id));
-        let body = self.request(Method::GET, &path, None).await?;
+        self.stream(&format!("/v1/sessions/{}/events?since={since}", encode(id)))
+            .await
+    }
+
+    /// Streams the events of all sessions from now on.
+    ///
+    /// # Errors
+    /// If the daemon cannot be reached.
+    pub async fn all_events(&self) -> Result<EventStream, ClientError> {
+        self.stream("/v1/events").await
+    }
+
+    async fn stream(&self, path: &str) -> Result<EventStream, ClientError> {
+        let body = self.request(Method::GET, path, None).await?;
         Ok(EventStream {
             body,
             buffer: Vec::new(),

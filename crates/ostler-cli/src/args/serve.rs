@@ -14,7 +14,8 @@ Examples:
   ostler serve
   ostler serve --detach
   ostler run --detach \"make the tests pass\"
-  curl --unix-socket $(ostler serve --print-socket) http://x/v1/sessions
+  SOCKET=$(ostler serve --print-socket)
+  curl --unix-socket \"$SOCKET\" http://localhost/v1/sessions
   ostler serve --listen 127.0.0.1:7070
   ostler serve --print-unit systemd > ~/.config/systemd/user/ostler.service
 

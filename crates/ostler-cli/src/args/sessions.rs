@@ -13,6 +13,7 @@ use super::Format;
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
   ostler sessions --agent claude --limit 5
+  ostler sessions --watch
   ostler sessions show 0f8fad5b
   ostler sessions search 'flaky test'
   ostler sessions export 0f8fad5b --format html --to session.html
@@ -31,6 +32,17 @@ pub(crate) struct SessionsArgs {
     pub(crate) verb: Option<SessionsVerb>,
     #[command(flatten)]
     pub(crate) list: SessionsListArgs,
+}
+
+impl SessionsArgs {
+    /// Returns true if the sessions of the daemon are to be watched.
+    pub(crate) fn watches(&self) -> bool {
+        match &self.verb {
+            None => self.list.watch,
+            Some(SessionsVerb::List(list)) => list.watch,
+            Some(_) => false,
+        }
+    }
 }
 
 /// Selection of sessions.
@@ -54,6 +66,9 @@ pub(crate) struct SessionsListArgs {
     /// Only sessions that are running
     #[arg(long)]
     pub(crate) live: bool,
+    /// Show the daemon's sessions as they change, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["live", "all", "json", "limit", "agent", "dir"])]
+    pub(crate) watch: bool,
     /// Include failed starts: sessions without a turn, or whose agent never started
     #[arg(long)]
     pub(crate) all: bool,

@@ -2,8 +2,6 @@
 //! output alternate on the screen.
 
 mod command;
-mod gate;
-mod input;
 mod reports;
 mod conversation;
 
@@ -22,13 +20,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, Sleep};
 
 use self::conversation::{ConversationState, Leaving, PendingResume};
-use self::gate::Gate;
-use self::input::LineInput;
 use crate::args::{ChatArgs, ViewArgs};
 use crate::ask::{self, Prompter};
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
 use crate::follow::TICK;
+use crate::line_editor::{self, Gate, LineInput};
 use crate::output::style::DIM;
 use crate::output::{self, Dialects, View, name, one_line};
 use crate::screen::{End, Screen, WriterResult};
@@ -56,7 +53,7 @@ pub(crate) async fn run(args: ChatArgs) -> Result<Code> {
     }
     chat.close(&mut signals, &mut done).await;
     if chat.input.is_up() && chat.setup.is_attended {
-        input::abandon();
+        line_editor::abandon();
     }
     match chat.screen.into_end() {
         Some(End::Gone(error)) => output::on_write_error(&error),
@@ -170,7 +167,7 @@ impl Chat {
         let (mut screen, done) = Screen::open(shown).map_err(Fault::internal)?;
         let prompter = Prompter::new(session.remote(), setup.requested.spec.attendance);
         let input = if setup.is_attended {
-            LineInput::editor(setup.history.clone(), gate)?
+            LineInput::editor(setup.history.clone(), gate, command::names().collect())?
         } else {
             LineInput::lines()?
         };

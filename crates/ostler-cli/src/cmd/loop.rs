@@ -105,12 +105,8 @@ async fn begin(mut args: LoopArgs) -> Result<StartedRun> {
         .start(&host, spec)
         .map_err(|error| spec::spec_fault(&error, &*chosen.agent, "loop"))?;
     let prompter = Prompter::new(session.remote(), attendance);
-    Ok(StartedRun {
-        session,
-        prompter: prompter.with_model_questions(questions),
-        signals,
-        view,
-    })
+    let prompter = prompter.with_model_questions(questions);
+    Ok(StartedRun::local(session, prompter, signals, view))
 }
 
 /// Configures the tools, the check, and whether the model may ask questions.

@@ -1,4 +1,6 @@
-//! `ostler run`: runs one task with one agent.
+//! `ostler run`: runs one task with one agent, in this process or in the daemon.
+
+mod in_daemon;
 
 use crate::args::RunArgs;
 use crate::ask::Prompter;
@@ -13,6 +15,9 @@ use crate::{ask, config, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code> {
+    if args.detach || args.daemon {
+        return in_daemon::run(args).await;
+    }
     let format = args.task.format();
     follow(format, begin(args).await).await
 }
@@ -59,10 +64,6 @@ async fn begin(mut args: RunArgs) -> Result<StartedRun> {
     let session = agent
         .start(&host, spec)
         .map_err(|e| spec::spec_fault(&e, &*agent, "run"))?;
-    Ok(StartedRun {
-        prompter: Prompter::new(session.remote(), attendance),
-        session,
-        signals,
-        view,
-    })
+    let prompter = Prompter::new(session.remote(), attendance);
+    Ok(StartedRun::local(session, prompter, signals, view))
 }

@@ -17,6 +17,7 @@ use ostler_daemon::{
 };
 
 use crate::args::ServeArgs;
+use crate::daemon::socket;
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
 use crate::output::print_line;
@@ -63,14 +64,6 @@ pub(crate) async fn run(args: ServeArgs) -> Result<Code> {
         return detach(&socket).await;
     }
     serve(args, socket).await
-}
-
-/// Returns the path of the daemon's socket.
-pub(crate) fn socket() -> Result<PathBuf> {
-    environment::daemon_socket().ok_or_else(|| {
-        Fault::usage("no directory for the daemon: HOME is not set")
-            .hint("set OSTLER_STATE_DIR to a directory")
-    })
 }
 
 async fn serve(args: ServeArgs, socket: PathBuf) -> Result<Code> {

@@ -3,6 +3,7 @@
 mod export;
 mod remove;
 mod search;
+mod watch;
 
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use ostler::render::display;
 use ostler_store::{Filter, PruneLimits, SessionRow, SessionStatus, Store};
 use serde_json::{Value, json};
 
+pub(crate) use self::watch::watch;
 use crate::args::{
     SessionsArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs, SessionsShowArgs,
     SessionsVerb,
@@ -169,7 +171,7 @@ pub(crate) fn before(age: std::time::Duration) -> Timestamp {
 }
 
 /// Formats how long ago a time was, or its date if it was long ago.
-fn ago(now: Timestamp, then: Timestamp) -> String {
+pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     let seconds = (now.0 - then.0) / 1000;
     match seconds {
         ..5 => "just now".to_owned(), // also if the clock was set back
@@ -179,6 +181,16 @@ fn ago(now: Timestamp, then: Timestamp) -> String {
         86_400..172_800 => "1 day ago".to_owned(),
         172_800..2_592_000 => format!("{} days ago", seconds / 86_400),
         _ => then.to_string().chars().take(10).collect(),
+    }
+}
+
+/// Formats a number of seconds.
+pub(crate) fn span(seconds: i64) -> String {
+    match seconds {
+        ..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
     }
 }
 

@@ -238,6 +238,7 @@ impl Human {
     /// Writes the prompt of a turn.
     fn prompt(&mut self, prompt: &str) -> io::Result<()> {
         self.end_line()?;
+        self.status.hide();
         let out = &mut self.reply.out;
         if std::mem::take(&mut self.shown.wrote_answer) {
             writeln!(out)?; // separates turns

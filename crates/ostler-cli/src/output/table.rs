@@ -14,7 +14,7 @@ pub(crate) enum Align {
 
 /// Prints a table.
 pub(crate) fn table<const N: usize>(heads: [(&str, Align); N], rows: &[[String; N]]) {
-    let mut lines = lines(heads, rows).into_iter();
+    let mut lines = table_lines(heads, rows).into_iter();
     lines
         .next()
         .into_iter()
@@ -22,7 +22,11 @@ pub(crate) fn table<const N: usize>(heads: [(&str, Align); N], rows: &[[String; 
     lines.for_each(|line| print_line(&line));
 }
 
-fn lines<const N: usize>(heads: [(&str, Align); N], rows: &[[String; N]]) -> Vec<String> {
+/// Returns the lines of a table: the heads, then one per row.
+pub(crate) fn table_lines<const N: usize>(
+    heads: [(&str, Align); N],
+    rows: &[[String; N]],
+) -> Vec<String> {
     let first = heads.map(|(head, _)| head.to_owned());
     let all = || std::iter::once(&first).chain(rows);
     let width = |column: usize| all().map(|row| row[column].width()).max().unwrap_or(0);
@@ -51,10 +55,10 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["a", "1"], ["längest", "1,000"]].map(|row| row.map(str::to_owned));
-        let got = lines([("name", Align::Left), ("n", Align::Right)], &rows);
+        let got = table_lines([("name", Align::Left), ("n", Align::Right)], &rows);
         assert_eq!(got, ["name         n", "a            1", "längest  1,000"]);
         let rows = [["日本", "1"], ["abcd", "2"]].map(|row| row.map(str::to_owned));
-        let got = lines([("name", Align::Left), ("n", Align::Right)], &rows);
+        let got = table_lines([("name", Align::Left), ("n", Align::Right)], &rows);
         assert_eq!(
             got,
             ["name  n", "日本  1", "abcd  2"],

@@ -393,6 +393,11 @@ fn code(line: &str, width: usize) -> String {
     one_line(&line.replace('\t', "    "), width)
 }
 
+/// Describes the subject of a tool call on one line, given its input as JSON.
+pub(crate) fn tool_subject(input: &str) -> String {
+    brief(input, str::to_owned)
+}
+
 /// Formats a tool's input on one line: its subject or first text value, with arguments for a
 /// command; otherwise the JSON.
 fn brief(input: &str, relative: impl Fn(&str) -> String) -> String {

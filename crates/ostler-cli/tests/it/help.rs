@@ -13,6 +13,13 @@ const VERBS: &[&[&str]] = &[
     &["loop"],
     &["chat"],
     &["acp"],
+    &["serve"],
+    &["attach"],
+    &["send"],
+    &["interrupt"],
+    &["stop"],
+    &["approvals"],
+    &["approvals", "answer"],
     &["doctor"],
     &["replay"],
     &["sessions"],
@@ -115,10 +122,10 @@ fn headings(verb: &[&str]) -> String {
 fn each_flag_is_under_its_heading() {
     assert_snapshot!(headings(&["run"]), @r"
     Arguments: [PROMPT] [ARGS]...
-    Options: --prompt --prompt-file --stdin --output --verbose --quiet --notify[=<HOW>] --json --agent --dir --no-config --help --version
+    Options: --prompt --prompt-file --stdin --output --verbose --quiet --notify[=<HOW>] --json --detach --daemon --name --agent --dir --no-config --help --version
     Agent settings: --model --system-prompt --append-system-prompt --permission-mode --tools --allowed-tools --disallowed-tools --workspace-tools --mcp-config --strict-mcp --json-schema --set --env --program
     Permissions: --tolerate-denials --permissions --policy --trust-project --sandbox
-    Session: --resume --session-id --fork --continue --no-store --raw-log
+    Session: --resume --session-id --fork --continue --no-store --label --raw-log
     Limits: --timeout --idle-timeout --startup-timeout --max-turns --max-budget-usd --max-tokens --max-messages --max-time --max-log-size --max-raw-size
     Commands (for agents that use Ostler's tools: openai-api, scripted, loop): --commands --allow-command
     Log: --log --log-file

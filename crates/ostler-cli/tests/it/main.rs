@@ -17,6 +17,7 @@ mod completions;
 mod config;
 mod configured_agent;
 mod conformance;
+mod daemon;
 mod display;
 mod doctor;
 mod driver;

@@ -9,9 +9,9 @@ use ostler::{Cause, Event, EventKind, Remote, Session, Usage};
 use tokio::time::Sleep;
 
 use super::command::{self, ChatInput};
-use super::input::PromptInput;
 use super::{Chat, PER_SESSION_SETTINGS, reports};
 use crate::exit::{self, Code};
+use crate::line_editor::PromptInput;
 use crate::output::style::{BAD, DIM, GOOD};
 use crate::output::{self, name, one_line};
 use crate::spec::{self, ChosenAgent};

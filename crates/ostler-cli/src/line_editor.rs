@@ -1,6 +1,8 @@
 //! Prompt input: a line editor with history on a terminal, plain lines otherwise. A separate thread
 //! reads a line on request.
 
+mod gate;
+
 use std::borrow::Cow;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -18,8 +20,7 @@ use rustyline::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::command;
-use super::gate::Gate;
+pub(crate) use self::gate::Gate;
 use crate::fault::{Fault, Result};
 use crate::files;
 use crate::output::style::TOOL;
@@ -35,7 +36,7 @@ const HISTORY_HEAD: &[u8] = b"#V2\n";
 
 /// Input from the prompt.
 #[derive(Debug)]
-pub(super) enum PromptInput {
+pub(crate) enum PromptInput {
     /// A message or a command.
     Line(String),
     /// A message with invalid UTF-8, which was replaced.
@@ -49,15 +50,19 @@ pub(super) enum PromptInput {
 }
 
 /// Handle to the reading thread.
-pub(super) struct LineInput {
+pub(crate) struct LineInput {
     ask: mpsc::Sender<String>,
     typed: UnboundedReceiver<PromptInput>,
     is_up: bool,
 }
 
 impl LineInput {
-    /// Starts a line editor on the terminal.
-    pub(super) fn editor(history: Option<PathBuf>, gate: Gate) -> Result<Self> {
+    /// Starts a line editor on the terminal, which completes these commands.
+    pub(crate) fn editor(
+        history: Option<PathBuf>,
+        gate: Gate,
+        commands: Vec<&'static str>,
+    ) -> Result<Self> {
         let config = Config::builder()
             .max_history_size(HISTORY_SIZE)
             .and_then(|config| config.history_ignore_dups(true))
@@ -66,7 +71,7 @@ impl LineInput {
             .build();
         let mut editor =
             Editor::<PromptHelper, FileHistory>::with_config(config).map_err(Fault::internal)?;
-        editor.set_helper(Some(PromptHelper));
+        editor.set_helper(Some(PromptHelper { commands }));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let draft = Draft::default();
         editor.bind_sequence(
@@ -76,7 +81,14 @@ impl LineInput {
         let history =
             history.filter(|file| prepare(file).is_ok() && editor.load_history(file).is_ok());
         if let Ok(mut printer) = editor.create_external_printer() {
-            gate.set_printer(Box::new(move |lines| drop(printer.print(lines))));
+            // A separate thread: the printer blocks if the user ends the line at the same time, and
+            // the output must not wait for the next prompt.
+            let (to, above) = mpsc::channel::<String>();
+            std::thread::Builder::new()
+                .name("above-prompt".into())
+                .spawn(move || above.iter().for_each(|lines| drop(printer.print(lines))))
+                .map_err(Fault::internal)?;
+            gate.set_printer(Box::new(move |lines| drop(to.send(lines))));
         }
         Self::start(move |initial| {
             gate.set(true);
@@ -94,7 +106,7 @@ impl LineInput {
     }
 
     /// Starts reading lines from a file or a pipe.
-    pub(super) fn lines() -> Result<Self> {
+    pub(crate) fn lines() -> Result<Self> {
         let input = std::io::stdin();
         Self::start(move |_| {
             let mut message = Vec::new();
@@ -132,17 +144,17 @@ impl LineInput {
     }
 
     /// Returns true while a line is being read.
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.is_up
     }
 
     /// Requests the next line, with this initial text.
-    pub(super) fn ask(&mut self, initial: String) {
+    pub(crate) fn ask(&mut self, initial: String) {
         self.is_up = self.ask.send(initial).is_ok();
     }
 
     /// Waits for the requested line; pending forever if none was requested. Cancel safe.
-    pub(super) async fn next(&mut self) -> PromptInput {
+    pub(crate) async fn next(&mut self) -> PromptInput {
         if !self.is_up {
             return std::future::pending().await;
         }
@@ -153,7 +165,7 @@ impl LineInput {
 }
 
 /// Resets the terminal after abandoning the line editor, which had enabled bracketed paste.
-pub(super) fn abandon() {
+pub(crate) fn abandon() {
     let mut out = std::io::stdout();
     let _ = out.write_all(b"\x1b[?2004l\r\n").and_then(|()| out.flush());
 }
@@ -223,7 +235,9 @@ impl ConditionalEventHandler for Draft {
 }
 
 /// Line editor helper: continuation lines and completion of commands.
-struct PromptHelper;
+struct PromptHelper {
+    commands: Vec<&'static str>,
+}
 
 impl Helper for PromptHelper {}
 
@@ -262,10 +276,8 @@ impl Completer for PromptHelper {
     ) -> rustyline::Result<(usize, Vec<String>)> {
         let begun = line.get(..pos).unwrap_or_default();
         let fits = |name: &&str| begun.starts_with('/') && name.starts_with(begun);
-        Ok((
-            0,
-            command::names().filter(fits).map(str::to_owned).collect(),
-        ))
+        let commands = self.commands.iter().copied().filter(fits);
+        Ok((0, commands.map(str::to_owned).collect()))
     }
 }
 

@@ -9,7 +9,7 @@ type Above = Box<dyn FnMut(String) + Send>;
 
 /// Whether the prompt is shown, and how to print above it.
 #[derive(Clone, Default)]
-pub(super) struct Gate(Arc<Mutex<State>>);
+pub(crate) struct Gate(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -29,7 +29,7 @@ impl Gate {
     }
 
     /// Wraps a writer so that output goes above the prompt while it is shown.
-    pub(super) fn writer(&self, inner: Box<dyn Write + Send>) -> Box<dyn Write + Send> {
+    pub(crate) fn writer(&self, inner: Box<dyn Write + Send>) -> Box<dyn Write + Send> {
         Box::new(Gated {
             gate: self.clone(),
             inner,

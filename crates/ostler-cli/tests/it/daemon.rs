@@ -1,0 +1,466 @@
+//! The program as a client of the daemon: runs, attach, messages, approvals and the live table.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use ostler_daemon::api::{CreateSession, SessionView};
+use ostler_daemon::client::{Client, ClientError};
+use ostler_testkit::processes::wait_until;
+use ostler_testkit::pty::Pty;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::rig::{Finished, PATIENCE, Rig, collect, finish, finish_with, kinds, signal};
+
+const SCRIPT: &str = r#"
+[[reply]]
+when = { prompt = "write" }
+text = "I will write it. "
+calls = [{ tool = "write_file", input = { path = "made.txt", content = "made\n" } }]
+
+[[reply]]
+when = { result_of = "write_file" }
+text = "So be it."
+
+[[reply]]
+when = { prompt = "hang" }
+text = "Wait "
+hang = true
+
+[[reply]]
+when = { prompt = "fail" }
+text = "No. "
+ending = { cause = "refused", message = "I will not." }
+
+[[reply]]
+repeat = true
+text = "You said {prompt}."
+"#;
+
+/// A daemon that asks for everything, and its clients.
+struct Served {
+    rig: Rig,
+    daemon: Child,
+    socket: PathBuf,
+}
+
+impl Served {
+    fn start() -> Self {
+        let rig = Rig::new();
+        rig.file("script.toml", SCRIPT);
+        std::fs::create_dir(rig.path("runtime")).unwrap();
+        let mut daemon = client(&rig, &["serve", "--permissions", "ask"])
+            .spawn()
+            .unwrap();
+        let mut socket = String::new();
+        let stdout = daemon.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut socket).unwrap();
+        let socket = PathBuf::from(socket.trim());
+        Self {
+            rig,
+            daemon,
+            socket,
+        }
+    }
+
+    fn ostler(&self, args: &[&str]) -> Command {
+        client(&self.rig, args)
+    }
+
+    fn run(&self, args: &[&str]) -> Finished {
+        finish(&mut self.ostler(args))
+    }
+
+    /// Runs a client that is expected to succeed, and returns its stdout.
+    fn ok(&self, args: &[&str]) -> String {
+        let done = self.run(args);
+        assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
+        done.stdout.trim_end().to_owned()
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(args)).unwrap()
+    }
+
+    /// Builds `ostler run` with the scripted agent.
+    fn task(&self, args: &[&str]) -> Command {
+        let script = format!("script={}", self.rig.path("script.toml").display());
+        let mut command = self.ostler(&["run", "--agent", "scripted", "--set", &script]);
+        command.args(args);
+        command
+    }
+
+    /// Starts a task in the daemon and returns the session's id.
+    fn detached(&self, prompt: &str) -> String {
+        let done = finish(&mut self.task(&["--detach", prompt]));
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        let id = done.stdout.trim().to_owned();
+        let hint = format!("  follow it with: ostler attach {}\n", &id[..8]);
+        assert_eq!(done.stderr, hint);
+        id
+    }
+
+    fn call<T>(&self, call: impl AsyncFnOnce(Client) -> Result<T, ClientError>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(call(Client::new(&self.socket))).unwrap()
+    }
+
+    /// Creates a session that waits for messages.
+    fn idle(&self) -> SessionView {
+        let script = self.rig.path("script.toml");
+        let settings = [("script".to_owned(), Value::from(script.to_str().unwrap()))];
+        let request = CreateSession {
+            agent: Some("scripted".to_owned()),
+            dir: self.rig.dir().to_owned(),
+            settings: settings.into_iter().collect(),
+            ..CreateSession::default()
+        };
+        self.call(async move |client| client.create(&request).await)
+    }
+
+    fn view(&self, id: &str) -> SessionView {
+        self.call(async |client| client.session(id).await)
+    }
+
+    /// Waits for the end of the current turn, and returns its text.
+    fn text(&self, id: &str) -> String {
+        self.call(async |client| client.result(id, PATIENCE).await)
+            .text
+    }
+
+    fn wait_for_turn(&self, id: &str, turn: u32) {
+        let is_working = || {
+            let view = self.view(id);
+            view.turns == turn && view.state.as_str() == "working"
+        };
+        assert!(wait_until(PATIENCE, is_working), "{:?}", self.view(id));
+    }
+
+    /// Waits for the only permission request, and returns its id.
+    fn request(&self) -> String {
+        let pending = || {
+            let list = self.json(&["approvals", "--json"]);
+            list["approvals"][0]["id"].as_str().map(str::to_owned)
+        };
+        assert!(wait_until(PATIENCE, || pending().is_some()));
+        pending().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+fn client(rig: &Rig, args: &[&str]) -> Command {
+    let mut command = rig.ostler(args);
+    command.env("XDG_RUNTIME_DIR", rig.path("runtime"));
+    command
+}
+
+#[test]
+fn every_verb_says_how_to_start_a_daemon() {
+    let rig = Rig::new();
+    for args in [
+        &["run", "--detach", "go"][..],
+        &["run", "--daemon", "go"],
+        &["attach"],
+        &["attach", "abc"],
+        &["send", "abc", "hi"],
+        &["interrupt", "abc"],
+        &["stop", "abc"],
+        &["approvals"],
+        &["approvals", "answer", "abc", "yes"],
+        &["sessions", "--watch"],
+    ] {
+        let done = finish(&mut rig.ostler(args));
+        assert_eq!((done.code, &*done.stdout), (Some(3), ""), "{args:?}");
+        let wanted = "error: no daemon is running\n  hint: start it with `ostler serve --detach`\n";
+        assert_eq!(done.stderr, wanted, "{args:?}");
+    }
+}
+
+#[test]
+fn an_attached_client_gets_the_stored_events() {
+    let served = Served::start();
+    let id = served.detached("hello");
+    let live = served.run(&["attach", &id[..8], "--output", "events"]);
+    assert_eq!(live.code, Some(0), "{}", live.stderr);
+    assert_eq!(kinds(&live.events()).last(), Some(&"ended"));
+    let stored = served.ok(&["sessions", "show", &id, "--output", "events"]);
+    assert_eq!(live.stdout.trim_end(), stored);
+    let text = served.ok(&["attach", &id, "--output", "text"]);
+    assert_eq!(text, "You said hello.");
+    let human = served.run(&["attach", &id]);
+    assert_eq!(human.stdout, "› hello\nYou said hello.\n");
+    assert!(human.stderr.contains(" · ended\n"), "{}", human.stderr);
+    // Nothing is running any more.
+    let done = served.run(&["attach"]);
+    assert_eq!(done.code, Some(2), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("no session is running in the daemon"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn only_the_last_turn_is_shown_unless_all_are_requested() {
+    let served = Served::start();
+    let SessionView { id, .. } = served.idle();
+    for message in ["one", "two"] {
+        served.ok(&["send", &id, message]);
+        assert_eq!(served.text(&id), format!("You said {message}."));
+    }
+    served.ok(&["stop", &id]);
+    assert!(wait_until(PATIENCE, || served.view(&id).state.as_str() == "ended"));
+    let last = served.run(&["attach", &id]);
+    assert_eq!(last.stdout, "› two\nYou said two.\n");
+    let skipped = "· 1 earlier turn not shown; `--all` shows them";
+    assert!(last.stderr.contains(skipped), "{}", last.stderr);
+    let all = served.run(&["attach", &id, "--all"]);
+    assert_eq!(all.stdout, "› one\nYou said one.\n\n› two\nYou said two.\n");
+    assert!(!all.stderr.contains("not shown"), "{}", all.stderr);
+}
+
+#[test]
+fn a_session_takes_messages_interrupts_and_a_stop() {
+    let served = Served::start();
+    let SessionView { id, name, .. } = served.idle();
+    let short = &id[..8];
+    assert_eq!(
+        served.ok(&["send", short, "one"]),
+        format!("sent to {name}")
+    );
+    assert_eq!(served.text(&id), "You said one.");
+    let piped = finish_with(&mut served.ostler(&["send", short, "-"]), "two");
+    assert_eq!(piped.code, Some(0), "{}", piped.stderr);
+    assert_eq!(served.text(&id), "You said two.");
+
+    assert_eq!(served.json(&["send", short, "hang", "--json"])["id"], *id);
+    served.wait_for_turn(&id, 3);
+    assert_eq!(
+        served.ok(&["interrupt", short]),
+        format!("interrupted {name}")
+    );
+    assert_eq!(served.text(&id), "Wait ");
+    let none = format!("{name} has no turn to interrupt");
+    assert_eq!(served.ok(&["interrupt", short]), none);
+    assert_eq!(
+        served.json(&["interrupt", short, "--json"])["interrupted"],
+        false
+    );
+
+    assert_eq!(served.ok(&["stop", short]), format!("stopping {name}"));
+    // The outcome of a session that is stopped between turns is that of its last turn.
+    let shown = served.run(&["attach", short, "--output", "events"]);
+    assert_eq!(shown.code, Some(130));
+    assert_eq!(served.ok(&["stop", short]), format!("{name} has ended"));
+    let late = served.run(&["send", short, "three"]);
+    assert_eq!(late.code, Some(2));
+    let wanted = format!(
+        "error: session {id} has ended\n  hint: continue it with `ostler run --resume ID \"…\"`\n"
+    );
+    assert_eq!(late.stderr, wanted);
+}
+
+#[test]
+fn an_approval_is_answered_once() {
+    let served = Served::start();
+    let id = served.detached("write");
+    let request = served.request();
+    let table = served.ok(&["approvals"]);
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split("  ").collect();
+    let name = format!("scripted-{}", &id[..8]);
+    assert_eq!(
+        row[..5],
+        [&request[..8], &name, "scripted", "write_file", "made.txt"]
+    );
+
+    let allowed = served.ok(&["approvals", "answer", &request[..8], "yes"]);
+    assert_eq!(
+        allowed,
+        format!("allowed write_file in session {}", &id[..8])
+    );
+    let again = served.run(&["approvals", "answer", &request[..8], "no"]);
+    assert_eq!(again.code, Some(2));
+    let wanted = "error: the request was answered before: allowed\n";
+    assert!(again.stderr.starts_with(wanted), "{}", again.stderr);
+    assert_eq!(served.ok(&["attach", &id, "--output", "text"]), "So be it.");
+    assert!(served.rig.path("made.txt").exists());
+    assert_eq!(
+        served.json(&["approvals", "--json"])["approvals"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn a_denied_call_does_not_run() {
+    let served = Served::start();
+    let id = served.detached("write");
+    let request = served.request();
+    let answer = [
+        "approvals",
+        "answer",
+        &request,
+        "no",
+        "--message",
+        "not here",
+        "--json",
+    ];
+    let denied = served.json(&answer);
+    assert_eq!(
+        (&denied["state"], &denied["message"]),
+        (&"denied".into(), &"not here".into())
+    );
+    let done = served.run(&["attach", &id, "--output", "events"]);
+    assert_eq!(done.code, Some(7), "{}", done.stdout);
+    let events = done.events();
+    let result = events
+        .iter()
+        .find(|event| event["type"] == "tool_result")
+        .unwrap();
+    assert!(
+        result["output"].as_str().unwrap().contains("not here"),
+        "{result}"
+    );
+    assert!(!served.rig.path("made.txt").exists());
+    let unknown = served.run(&["approvals", "answer", "zz", "yes"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(
+        unknown.stderr.starts_with("error: no approval \"zz\"\n"),
+        "{}",
+        unknown.stderr
+    );
+}
+
+#[test]
+fn a_run_in_the_daemon_exits_like_any_run() {
+    let served = Served::start();
+    let done = finish(&mut served.task(&["--daemon", "--output", "text", "hello"]));
+    assert_eq!(
+        (done.code, &*done.stdout),
+        (Some(0), "You said hello.\n"),
+        "{}",
+        done.stderr
+    );
+    let done = finish(&mut served.task(&["--daemon", "--json", "fail"]));
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    let report: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(report["outcome"]["cause"], "refused", "{report}");
+    let done = finish(&mut served.task(&["--daemon", "--set", "nonsense=1", "hello"]));
+    assert_eq!(done.code, Some(2), "{}", done.stderr);
+    let done = finish(&mut served.task(&["--daemon", "--env", "A=b", "hello"]));
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.stderr
+            .starts_with("error: `--env` cannot be used with `--daemon`\n"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn a_signal_interrupts_the_turn_or_leaves_the_session() {
+    let served = Served::start();
+    let hang = ["--daemon", "--output", "events", "hang"];
+    let start = || {
+        let mut child = served.task(&hang).spawn().unwrap();
+        let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
+        let is_text = |line: &String| line.contains("\"type\":\"text\"");
+        let text = events.by_ref().map(Result::unwrap).find(is_text).unwrap();
+        let text: Value = serde_json::from_str(&text).unwrap();
+        (child, events, text["session"].as_str().unwrap().to_owned())
+    };
+    let (child, events, id) = start();
+    signal(&child, Signal::INT);
+    let last = events.map(Result::unwrap).last().unwrap();
+    assert!(last.contains("\"cause\":\"interrupted\""), "{last}");
+    assert_eq!(collect(child).code, Some(130));
+    assert_eq!(served.view(&id).state.as_str(), "ended");
+
+    let (child, events, id) = start();
+    signal(&child, Signal::TERM);
+    drop(events);
+    let done = collect(child);
+    assert_eq!(done.code, Some(143));
+    let again = format!("attach again with: ostler attach {}", &id[..8]);
+    assert!(done.stderr.contains(&again), "{}", done.stderr);
+    assert_eq!(served.view(&id).state.as_str(), "working");
+}
+
+#[test]
+fn a_terminal_shows_a_session_and_writes_to_it() {
+    let served = Served::start();
+    let SessionView { id, .. } = served.idle();
+    let mut terminal = Pty::start(&served.ostler(&["attach"]));
+    terminal.until_seen("›", 1);
+    terminal.keys("write\r");
+    terminal.until_seen("[y]es  [n]o  >", 1);
+    terminal.keys("always\r");
+    terminal.until_seen("answer y or n", 1);
+    terminal.keys("y\r");
+    terminal.until_seen("So be it.", 1);
+    // Another client's message appears too.
+    served.ok(&["send", &id, "from elsewhere"]);
+    terminal.until_seen("You said from elsewhere.", 1);
+    terminal.keys("\u{3}");
+    assert_eq!(terminal.end(), Some(0));
+    let seen = terminal.seen();
+    let again = format!("attach again with: ostler attach {}", &id[..8]);
+    assert!(seen.contains("detached; the session continues"), "{seen}");
+    assert!(seen.contains(&again), "{seen}");
+    assert_eq!(seen.matches("› write").count(), 1, "{seen}");
+    assert_eq!(served.view(&id).state.as_str(), "idle");
+}
+
+#[test]
+fn the_list_is_watched_line_by_line() {
+    let served = Served::start();
+    let id = served.detached("write");
+    served.request();
+    let mut watch = served.ostler(&["sessions", "--watch"]).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let name = format!("scripted-{}", &id[..8]);
+    let line = |state: &str| format!("{}  {name}  {state}  1 turn  write", &id[..8]);
+    assert_eq!(lines.next().unwrap(), line("approval"));
+    let request = served.request();
+    served.ok(&["approvals", "answer", &request, "yes"]);
+    assert!(lines.any(|shown| shown == line("completed")));
+    signal(&watch, Signal::INT);
+    assert_eq!(collect(watch).code, Some(0));
+}
+
+#[test]
+fn a_terminal_shows_the_watched_sessions_in_place() {
+    let served = Served::start();
+    let id = served.detached("write");
+    let mut terminal = Pty::start(&served.ostler(&["sessions", "--watch"]));
+    terminal.until_seen("1 waits for approval", 1);
+    let request = served.request();
+    served.ok(&["approvals", "answer", &request, "yes"]);
+    terminal.until_seen("completed", 1);
+    let seen = terminal.seen();
+    assert_eq!(seen.matches(&id[..8]).count(), 1, "{seen}");
+    assert!(seen.contains("0 running sessions"), "{seen}");
+    terminal.keys("\u{3}");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_label_reaches_the_agent_without_a_daemon() {
+    let rig = Rig::new();
+    let script = "dump-env env\nread\ninit\nresult ok\nread-until-eof";
+    let done = finish(&mut rig.fake_run(script, &["--label", "team=core", "go"]));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let env = std::fs::read_to_string(rig.path("env")).unwrap();
+    assert!(env.contains("OSTLER_LABEL_TEAM=core"), "{env}");
+}
