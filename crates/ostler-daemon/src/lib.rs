@@ -206,8 +206,8 @@ async fn listen(
 /// How long to wait after a connection could not be accepted, such as for lack of descriptors.
 const ACCEPT_DELAY: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Maximum number of connections of all agents, and over TCP. They must not use up what a user needs
-/// to reach the daemon.
+/// Maximum number of connections of all agents, and over TCP. They must not use up what a user
+/// needs to reach the daemon.
 const MAX_CONNECTIONS: usize = 128;
 
 async fn accept_socket(app: App, listener: tokio::net::UnixListener) {

@@ -24,12 +24,19 @@ pub(crate) fn become_subreaper() {
     }
 }
 
-/// Allows as many open files as the system permits: each session and each client needs some.
+/// Number of open files that the daemon asks for.
+const MAX_DESCRIPTORS: u64 = 65_536;
+
+/// Allows more open files, if the system permits it: each session and each client needs some.
 pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
+    // Agents inherit it, and some programs work through all possible descriptors.
+    let wanted = limit
+        .maximum
+        .map_or(MAX_DESCRIPTORS, |most| most.min(MAX_DESCRIPTORS));
     let raised = Rlimit {
-        current: limit.maximum,
+        current: limit.current.map(|current| current.max(wanted)),
         ..limit
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {

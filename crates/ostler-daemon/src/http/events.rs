@@ -176,7 +176,7 @@ impl SessionReader {
             }
             Wakeup::Polled => {
                 self.polls += 1;
-                if self.polls % POLLS_PER_HEARTBEAT == 0 {
+                if self.polls.is_multiple_of(POLLS_PER_HEARTBEAT) {
                     Wakeup::Heartbeat
                 } else {
                     Wakeup::Polled
