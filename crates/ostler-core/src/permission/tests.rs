@@ -1019,9 +1019,7 @@ fn a_policy_survives_serialization() {
     let project = "[[rule]]\ntool = \"Web*\"\ndo = \"ask\"\n";
     let project = Policy::parse(project, "project.toml", Trust::Project).unwrap();
     let mut policies = vec![
-        own.clone()
-            .then(project)
-            .then(Policy::preset(Preset::Workspace)),
+        own.then(project).then(Policy::preset(Preset::Workspace)),
         Policy::only(["a"], "nothing else"),
         Policy::only([], "nothing"),
         Policy::default(),
