@@ -1,9 +1,17 @@
 //! Daemon: sessions that outlive their client, behind a local HTTP API.
 //!
-//! [`serve`] runs sessions for any number of clients. Their events are stored before a client sees
-//! them, permission requests wait in the store until a client answers, and after a crash the next
-//! daemon closes what was open. An agent cannot control the daemon that runs it, although it runs
-//! as the same user: see [`scope`].
+//! ```no_run
+//! # async fn example(options: ostler_daemon::Options) -> Result<(), ostler_daemon::ServeError> {
+//! let daemon = ostler_daemon::Daemon::start(options).await?;
+//! let stop = async || drop(tokio::signal::ctrl_c().await);
+//! daemon.serve(stop).await;
+//! # Ok(()) }
+//! ```
+//!
+//! A [`Daemon`] runs sessions for any number of clients. Their events are stored before a client
+//! sees them, permission requests wait in the store until a client answers, and after a crash the
+//! next daemon closes what was open. An agent cannot control the daemon that runs it, although it
+//! runs as the same user: see [`scope`].
 //!
 //! The program around the daemon is an [`Embedder`]: configuration, policy and trust stay with it.
 //! [`client`] is the other side of the API.
