@@ -187,6 +187,7 @@ fn identify(connection: &Connection, request: &Request) -> Result<Caller, Proble
             .hint("send the token in the header `Authorization: Bearer …`"));
     }
     let path = request.uri().path();
+    body::decode(path)?; // routes match decoded paths
     match &connection.channel {
         Channel::Socket(caller) => Ok(caller.clone()),
         // Says only that a daemon is there.

@@ -156,6 +156,63 @@ fn a_daemon_starts_in_the_background() {
     assert!(wait_until(PATIENCE, || !alive(pid)));
 }
 
+// An agent can read the daemon's log, so the code is never in it.
+#[test]
+fn the_approval_code_is_not_in_the_log() {
+    use std::os::unix::fs::PermissionsExt;
+    let rig = Rig::new();
+    let args = ["serve", "--listen", "127.0.0.1:0"];
+    let started = finish(command(&rig, &args).arg("--detach"));
+    assert_eq!(started.code, Some(0), "{}", started.stderr);
+    let code = finish(&mut command(&rig, &["serve", "--print-code"]));
+    assert_eq!(code.stdout.trim().len(), 14, "{}", code.stderr);
+    let log = rig.path(".local/state/ostler/daemon.log");
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(
+        text.contains("listening on") && !text.contains(code.stdout.trim()),
+        "{text}"
+    );
+    assert_eq!(log.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let lock = std::fs::read_to_string(rig.path(".local/state/ostler/daemon.lock")).unwrap();
+    let pid = rustix::process::Pid::from_raw(lock.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+}
+
+// An agent that the daemon does not run is still an agent, even without its environment.
+#[test]
+fn an_agent_of_another_run_cannot_control_the_daemon() {
+    let rig = Rig::new();
+    let served = Served::start(&rig);
+    let (dir, fake) = (rig.dir().display(), fake::program());
+    let attack = |how: &str, file: &str| {
+        let socket = served.client.socket().display();
+        format!(
+            "{how} {} request {socket} GET /v1/sessions {dir}/{file}",
+            fake.display()
+        )
+    };
+    let script = format!(
+        "#!/bin/bash\n{}\n{}\nexec -a \"$0\" {} \"$@\"\n",
+        attack("", "plain"),
+        attack("env -i setsid", "envless"),
+        fake.display()
+    );
+    let agent = rig.file("agent", &script);
+    std::fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    rig.file(
+        "agent.script",
+        "read\ninit\ntext hi\nresult hi\nread-until-eof",
+    );
+    let mut run = command(
+        &rig,
+        &["run", "--agent", "claude", "--output", "text", "--program"],
+    );
+    let done = finish(run.arg(&agent).arg("go"));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!((rig.number("plain"), rig.number("envless")), (403, 403));
+    served.stop();
+}
+
 #[test]
 fn units_start_this_program() {
     let rig = Rig::new();

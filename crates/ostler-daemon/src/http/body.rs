@@ -140,8 +140,8 @@ pub(super) fn invalid(name: &str, value: &str, expected: &str) -> Problem {
     )
 }
 
-/// Decodes a name or value of a query.
-fn decode(text: &str) -> Result<String, Problem> {
+/// Decodes percent-encoded text: a name or value of a query.
+pub(super) fn decode(text: &str) -> Result<String, Problem> {
     let fail = || invalid("query", text, "percent-encoded UTF-8");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

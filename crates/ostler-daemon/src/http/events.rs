@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use futures_core::Stream;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use ostler_store::{EventRow, SessionStatus};
 use tokio::sync::watch;
 
@@ -50,7 +50,7 @@ pub(super) async fn session(
         manager,
         session: row.session,
         next: since.saturating_add(1),
-        phase: Phase::Opening,
+        phase: Phase::History,
         polls: 0,
     };
     Ok(response(stream::unfold(reader, SessionReader::advance)))
@@ -69,10 +69,11 @@ fn start(query: &mut Query, headers: &HeaderMap) -> Result<Option<u64>, Problem>
 fn response(
     frames: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
 ) -> Response<Body> {
+    let first = stream::iter([Ok(Bytes::from_static(RETRY.as_bytes()))]);
     let mut response = text_response(
         axum::http::StatusCode::OK,
         "text/event-stream",
-        Body::from_stream(frames),
+        Body::from_stream(first.chain(frames)),
     );
     let no_buffering = HeaderValue::from_static("no");
     response
@@ -86,8 +87,6 @@ fn response(
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nothing was sent.
-    Opening,
     /// Events of the past are being sent.
     History,
     /// Everything that was stored has been sent.
@@ -111,13 +110,8 @@ struct SessionReader {
 impl SessionReader {
     async fn advance(mut self) -> Frame<Self> {
         loop {
-            match self.phase {
-                Phase::Opening => {
-                    self.phase = Phase::History;
-                    return Some((Ok(Bytes::from_static(RETRY.as_bytes())), self));
-                }
-                Phase::Done => return None,
-                Phase::History | Phase::Live => {}
+            if self.phase == Phase::Done {
+                return None;
             }
             if let Some(stored) = &mut self.stored {
                 stored.mark_unchanged(); // what is stored from here on wakes this reader
@@ -253,7 +247,7 @@ pub(super) async fn all(
         manager,
         sessions,
         position,
-        phase: Phase::Opening,
+        phase: Phase::History,
     };
     Ok(response(stream::unfold(reader, AllReader::advance)))
 }
@@ -270,13 +264,8 @@ struct AllReader {
 impl AllReader {
     async fn advance(mut self) -> Frame<Self> {
         loop {
-            match self.phase {
-                Phase::Opening => {
-                    self.phase = Phase::History;
-                    return Some((Ok(Bytes::from_static(RETRY.as_bytes())), self));
-                }
-                Phase::Done => return None,
-                Phase::History | Phase::Live => {}
+            if self.phase == Phase::Done {
+                return None;
             }
             self.stored.mark_unchanged();
             let position = self.position;

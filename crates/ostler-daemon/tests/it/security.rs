@@ -219,11 +219,11 @@ async fn ids_and_queries_are_only_data() {
             "/result?wait=1h",
             "/x",
         ] {
-            let status = rig
-                .tcp(&format!("GET /v1/sessions/{id}{tail}"), &[], "")
-                .await
-                .status();
-            assert!((400..500).contains(&status), "{id}{tail}: {status}");
+            let path = format!("GET /v1/sessions/{id}{tail}");
+            let response = rig.tcp(&path, &[], "").await;
+            let (status, kind) = (response.status(), response.header("content-type"));
+            assert!((400..500).contains(&status), "{path}: {status}");
+            assert_eq!(kind, Some("application/problem+json"), "{path}");
         }
     }
     for query in ["q=%", "q=", "limit=1", "q=a&limit=-1", "q=a&x=y"] {
