@@ -187,20 +187,10 @@ impl Breaker {
     /// # Errors
     /// Returns the reason for the rejection and the time until the next admission.
     pub fn admit(&mut self, now: Duration) -> Result<Permit, Rejection> {
-        let is_probe = match self.state {
-            State::Closed => false,
-            State::Open { until } | State::HalfOpen { until, .. } if now < until => {
-                let is_probing = matches!(self.state, State::HalfOpen { .. });
-                let (cause, failures) = (self.last, self.failures);
-                return Err(Rejection {
-                    retry_after: until.saturating_sub(now),
-                    cause,
-                    failures,
-                    is_probing,
-                });
-            }
-            State::Open { .. } | State::HalfOpen { .. } => true,
-        };
+        if let Some(rejection) = self.rejection(now) {
+            return Err(rejection);
+        }
+        let is_probe = self.state != State::Closed;
         self.permits += 1;
         let permit = Permit {
             number: self.permits,
@@ -213,6 +203,22 @@ impl Breaker {
             };
         }
         Ok(permit)
+    }
+
+    /// Returns why a start would be rejected now, or `None` if it would be admitted.
+    #[must_use]
+    pub fn rejection(&self, now: Duration) -> Option<Rejection> {
+        match self.state {
+            State::Open { until } | State::HalfOpen { until, .. } if now < until => {
+                Some(Rejection {
+                    retry_after: until.saturating_sub(now),
+                    cause: self.last,
+                    failures: self.failures,
+                    is_probing: matches!(self.state, State::HalfOpen { .. }),
+                })
+            }
+            State::Closed | State::Open { .. } | State::HalfOpen { .. } => None,
+        }
     }
 
     /// Records how a turn of an admitted start ended.

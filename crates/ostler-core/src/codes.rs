@@ -107,6 +107,8 @@ codes! {
         AgentGone = "agent_gone",
         /// The agent printed information for its user.
         AgentInfo = "agent_info",
+        /// A process of the session reported something through the daemon.
+        AgentReport = "agent_report",
         /// The agent printed a warning for its user.
         AgentWarning = "agent_warning",
         /// A reply of the model failed, and the loop asks again.
@@ -253,6 +255,8 @@ codes! {
         StdoutNoise = "stdout_noise",
         /// The session cannot be stored.
         StoreFailed = "store_failed",
+        /// Another process held the store's lock, and events were stored late.
+        StoreDelayed = "store_delayed",
         /// A background task of the agent ended.
         TaskEnded = "task_ended",
         /// A background task of the agent started.
@@ -275,6 +279,8 @@ codes! {
         Verifying = "verifying",
         /// The agent starts in the next minute, because it would lose the session otherwise.
         WaitingToResume = "waiting_to_resume",
+        /// The worker of a fleet that runs the session, or what went wrong between it and here.
+        Worker = "worker",
         /// The agent runs commands in another directory than the session's.
         WorksElsewhere = "works_elsewhere",
         /// Requests of a workspace that is not trusted were left out.
@@ -359,6 +365,8 @@ codes! {
         ToolCalls = "tool_calls",
         /// The session to resume does not exist.
         UnknownSession = "unknown_session",
+        /// The worker that ran the session gave no sign of life for too long.
+        WorkerLost = "worker_lost",
     }
 
     /// Why a process could not be started.

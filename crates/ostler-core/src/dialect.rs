@@ -21,6 +21,8 @@ mod probe;
 mod setting;
 pub mod transcript;
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{
     Event, EventKind, Level, Notice, NoticeCode, Permission, RequestKind, Unreadable,
 };
@@ -32,7 +34,7 @@ use crate::spec::{Spec, SpecError};
 use crate::usage::Usage;
 
 pub use about::{About, Capabilities, PlainModel, ProjectFiles};
-pub use probe::{Login, LoginQuery, Probe, Runtime, Version};
+pub use probe::{Login, LoginFile, LoginQuery, Probe, Runtime, Version};
 pub use setting::{Pass, Rule, Setting};
 
 /// Translation of one agent's protocol. Implementations are stateless; each child process gets its
@@ -255,7 +257,8 @@ impl ToAgent {
 }
 
 /// Properties that can change during a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// The model.
     Model(String),

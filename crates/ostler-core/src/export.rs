@@ -1,9 +1,8 @@
-//! Session export: events as Markdown, as a self-contained HTML page, or as JSON lines.
+//! Session export: events as Markdown or as JSON lines.
 //!
-//! Text from an agent, a model or a tool is untrusted: no part of it may become part of the page's
-//! structure.
+//! Text from an agent, a model or a tool is untrusted: no part of it may become part of the
+//! document's structure.
 
-mod html;
 mod markdown;
 
 use crate::clip::sanitize;
@@ -18,8 +17,6 @@ use crate::{display, event};
 pub enum ExportFormat {
     /// Markdown.
     Markdown,
-    /// One HTML page without scripts or external resources.
-    Html,
     /// Each event as one line of JSON.
     Jsonl,
 }
@@ -57,7 +54,8 @@ enum Block<'a> {
     Thinking(String),
     Tool {
         name: String,
-        input: CallInput,
+        /// The command alone if it is the only argument, otherwise pretty-printed JSON.
+        input: String,
         /// `None` if the call did not finish.
         result: Option<(CallStatus, String)>,
     },
@@ -68,18 +66,6 @@ enum Block<'a> {
     Ended(String),
     Foot,
 }
-
-/// The arguments of a call.
-#[derive(Default)]
-struct CallInput {
-    /// What the call is about, in one line.
-    subject: String,
-    /// The command alone if it is the only argument, otherwise pretty-printed JSON.
-    text: String,
-}
-
-/// Maximum number of characters of a call's subject.
-const SUBJECT: usize = 100;
 
 struct Head<'a> {
     title: String,
@@ -117,7 +103,6 @@ impl Export {
     pub fn new(format: ExportFormat) -> Self {
         let page: Option<Page> = match format {
             ExportFormat::Markdown => Some(markdown::block),
-            ExportFormat::Html => Some(html::block),
             ExportFormat::Jsonl => None,
         };
         Self {
@@ -257,7 +242,7 @@ impl Export {
             .as_deref()
             .or(call.as_ref().map(|call| &*call.name))
             .unwrap_or("tool");
-        let input = call.as_ref().map(CallInput::of).unwrap_or_default();
+        let input = call.as_ref().map(call_input).unwrap_or_default();
         let result = Some((CallStatus::of(result), sanitize(&result.output)));
         self.then_block(&Block::Tool {
             name: one_line(name),
@@ -286,7 +271,7 @@ impl Export {
             .map(|call| {
                 self.then_block(&Block::Tool {
                     name: one_line(&call.name),
-                    input: CallInput::of(call),
+                    input: call_input(call),
                     result: None,
                 })
             })
@@ -299,30 +284,15 @@ fn one_line(text: &str) -> String {
     sanitize(text).replace(['\n', '\t'], " ")
 }
 
-impl CallInput {
-    fn of(call: &ToolCall) -> Self {
-        let Ok(serde_json::Value::Object(map)) = serde_json::from_str(call.input.get()) else {
-            return Self {
-                subject: String::new(),
-                text: sanitize(call.input.get()),
-            };
-        };
-        let named = ["command", "path", "file_path", "pattern"]
-            .iter()
-            .find_map(|key| map.get(*key)?.as_str());
-        let subject = named
-            .or_else(|| map.values().find_map(|value| value.as_str()))
-            .unwrap_or_default();
-        let only_command = map.len() == 1 && map.contains_key("command") && !subject.is_empty();
-        let text = if only_command {
-            sanitize(subject)
-        } else {
-            sanitize(&format!("{:#}", serde_json::Value::from(map.clone())))
-        };
-        Self {
-            subject: one_line(subject).chars().take(SUBJECT).collect(),
-            text,
-        }
+/// Returns the arguments of a call as text.
+fn call_input(call: &ToolCall) -> String {
+    let Ok(serde_json::Value::Object(map)) = serde_json::from_str(call.input.get()) else {
+        return sanitize(call.input.get());
+    };
+    let command = map.get("command").and_then(serde_json::Value::as_str);
+    match command.filter(|command| map.len() == 1 && !command.is_empty()) {
+        Some(command) => sanitize(command),
+        None => sanitize(&format!("{:#}", serde_json::Value::from(map))),
     }
 }
 

@@ -32,3 +32,4 @@ pub mod size;
 pub mod spec;
 pub mod dialect;
 pub mod machine;
+pub mod request;

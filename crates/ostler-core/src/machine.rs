@@ -27,6 +27,8 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::dialect::{Action, Capabilities, Change, Exit, FromConversation, ToAgent, TurnResult};
 use crate::event::{
     EventKind, Level, Notice, NoticeCode, Origin, RefusalCode, RequestKind, SessionState, State,
@@ -37,6 +39,7 @@ use crate::permission::{Policy, ToolUse};
 use crate::spec::{AfterTurn, Attendance, Limits};
 
 use account::Account;
+pub use budget::Charge;
 use budget::Warnings;
 use changes::{ChangeRequest, Changes};
 use heartbeat::Heartbeat;
@@ -71,6 +74,8 @@ pub enum Input {
     Conversation(FromConversation),
     /// Ostler itself has a notice for the caller.
     Notice(Notice),
+    /// Other sessions used this much of the budget in all. Replaces what they used before.
+    Charge(Charge),
     /// The caller interrupts the turn.
     Interrupt(CallerRequest),
     /// The caller pauses the session: messages are held back.
@@ -144,7 +149,8 @@ impl From<ToAgent> for Effect {
 }
 
 /// A person's answer to a permission request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PermissionAnswer {
     /// Allow it.
     Allow,
@@ -177,6 +183,8 @@ pub struct Machine {
     permissions: Permissions,
     changes: Changes,
     warnings: Warnings,
+    /// What other sessions used on behalf of this one.
+    charged: Charge,
     heartbeat: Heartbeat,
     volume: Volume,
     last_outcome: Option<Outcome>,
@@ -206,6 +214,7 @@ impl Machine {
             permissions: Permissions::default(),
             changes: Changes::default(),
             warnings: Warnings::default(),
+            charged: Charge::default(),
             heartbeat: Heartbeat::default(),
             volume: Volume::default(),
             last_outcome: None,
@@ -319,6 +328,7 @@ impl Machine {
             Input::Activity => self.on_activity(),
             Input::Conversation(output) => self.on_output(output),
             Input::Notice(notice) => self.emit(notice),
+            Input::Charge(charge) => self.on_charge(charge),
             Input::Interrupt(request) => self.interrupt(request),
             Input::Pause => self.pause(),
             Input::Freeze => self.freeze(),
@@ -358,7 +368,7 @@ impl Machine {
     fn begin_turn(&mut self, prompt: Option<&str>) {
         let turn = self.open_turn(prompt);
         if let Some(process) = self.life.process_mut() {
-            process.work = Work::Turn(turn);
+            process.work = Work::Turn(Box::new(turn));
         }
         self.publish_state();
     }

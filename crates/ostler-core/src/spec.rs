@@ -191,7 +191,11 @@ impl Spec {
     /// they could start programs that no rule of the policy covers.
     #[must_use]
     pub fn ignores_project_settings(&self) -> bool {
-        self.policy.is_some() && self.project_settings == ProjectSettings::Untrusted
+        match self.project_settings {
+            ProjectSettings::Untrusted => self.policy.is_some(),
+            ProjectSettings::Trusted => false,
+            ProjectSettings::Ignored => true,
+        }
     }
 }
 
@@ -289,6 +293,8 @@ pub enum ProjectSettings {
     Untrusted,
     /// The agent loads them as it usually does.
     Trusted,
+    /// The agent ignores them, even without a policy.
+    Ignored,
 }
 
 /// Whether permission requests are answered.
@@ -373,5 +379,7 @@ mod tests {
                 .ignores_project_settings()
         );
         assert!(!Spec::default().ignores_project_settings());
+        let ignored = Spec::default().project_settings(ProjectSettings::Ignored);
+        assert!(ignored.ignores_project_settings());
     }
 }

@@ -44,8 +44,8 @@ wire! {
 /// The server and its pending calls.
 #[derive(Debug)]
 pub(crate) struct ToolServer {
-    /// The response to `tools/list`.
-    list: Value,
+    /// The tools, as `tools/list` describes them.
+    tools: Vec<Value>,
     names: Vec<String>,
     /// Key in a call's `_meta` with the id of the tool call in the client's events, if it sends
     /// one.
@@ -144,9 +144,8 @@ impl ToolServer {
                 "_meta": quirks.meta,
             }))
         };
-        let tools: Vec<Value> = offers.iter().map(tool).collect();
         Self {
-            list: json!({ "tools": tools }),
+            tools: offers.iter().map(tool).collect(),
             names: offers.iter().map(|offer| offer.name.clone()).collect(),
             call_key: quirks.call_key,
             reads_json: quirks.reads_json,
@@ -224,7 +223,7 @@ impl ToolServer {
         let method = message.method().unwrap_or_default();
         let result = match method {
             "initialize" => initialize_result(&message.params),
-            "tools/list" => self.list.clone(),
+            "tools/list" => json!({ "tools": self.tools }),
             "tools/call" => {
                 let Err(InvalidCall(why)) = self.start_call(from, &message, out) else {
                     return Handled::CallStarted;

@@ -388,7 +388,7 @@ impl ModelConversation {
         }
         match checked {
             Ok(value) => self.hook(When::After, Next::Finish(text, Some(value)), out),
-            Err(why) if self.turn.schema_tries < SCHEMA_TRIES => {
+            Err(why) if why.is_answers_fault() && self.turn.schema_tries < SCHEMA_TRIES => {
                 self.turn.schema_tries += 1;
                 let message = format!("The answer does not match the schema: {why}.");
                 let question = format!(

@@ -1,7 +1,6 @@
 //! Validates an answer against the caller's schema. The server was asked to do so, but some do not
 //! (pitfall P64).
 
-use jsonschema::Validator;
 use ostler_core::raw_json::RawJson;
 use serde_json::Value;
 
@@ -12,11 +11,7 @@ use serde_json::Value;
 pub(crate) fn check(schema: &RawJson, answer: &str) -> Result<RawJson, Mismatch> {
     let text = unfenced(answer);
     let value: Value = serde_json::from_str(text)?;
-    let wrong: Vec<String> = validator(schema.get())?
-        .iter_errors(&value)
-        .take(5)
-        .map(|error| format!("{} (at {:?})", error, error.instance_path().to_string()))
-        .collect();
+    let wrong = Validator::new(schema.get())?.violations(&value);
     if wrong.is_empty() {
         Ok(RawJson::parse(text)?)
     } else {
@@ -29,12 +24,44 @@ pub(crate) fn check(schema: &RawJson, answer: &str) -> Result<RawJson, Mismatch>
 /// # Errors
 /// Returns what is wrong with it.
 pub fn check_schema(schema: &str) -> Result<(), SchemaError> {
-    validator(schema).map(|_| ())
+    Validator::new(schema).map(|_| ())
 }
 
-fn validator(schema: &str) -> Result<Validator, SchemaError> {
-    let schema: Value = serde_json::from_str(schema)?;
-    jsonschema::validator_for(&schema).map_err(|error| SchemaError::Invalid(Box::new(error)))
+/// A schema that is ready to check values.
+#[cfg(feature = "schema")]
+struct Validator(jsonschema::Validator);
+
+#[cfg(feature = "schema")]
+impl Validator {
+    fn new(schema: &str) -> Result<Self, SchemaError> {
+        let schema: Value = serde_json::from_str(schema)?;
+        let validator = jsonschema::validator_for(&schema);
+        let validator = validator.map_err(|error| SchemaError::Invalid(Box::new(error)))?;
+        Ok(Self(validator))
+    }
+
+    /// Returns the first violations.
+    fn violations(&self, value: &Value) -> Vec<String> {
+        let wrong = self.0.iter_errors(value).take(5);
+        wrong
+            .map(|error| format!("{} (at {:?})", error, error.instance_path().to_string()))
+            .collect()
+    }
+}
+
+/// No schema can be checked by this build.
+#[cfg(not(feature = "schema"))]
+enum Validator {}
+
+#[cfg(not(feature = "schema"))]
+impl Validator {
+    fn new(_: &str) -> Result<Self, SchemaError> {
+        Err(SchemaError::NotSupported)
+    }
+
+    fn violations(&self, _: &Value) -> Vec<String> {
+        match *self {}
+    }
 }
 
 /// How an answer violates a schema.
@@ -51,15 +78,30 @@ pub(crate) enum Mismatch {
     Violations(Vec<String>),
 }
 
-/// The error of a schema that is not valid.
+impl Mismatch {
+    /// Returns true if another answer could be right, and false if no answer can be checked.
+    pub(crate) fn is_answers_fault(&self) -> bool {
+        !matches!(self, Self::Schema(_))
+    }
+}
+
+/// The error of a schema that is not valid, or that this build cannot check.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// It is not JSON.
     #[error(transparent)]
     NotJson(#[from] serde_json::Error),
     /// It is not a JSON schema.
+    #[cfg(feature = "schema")]
     #[error("{0}")]
     Invalid(Box<jsonschema::ValidationError<'static>>),
+    /// This build cannot check answers.
+    #[cfg(not(feature = "schema"))]
+    #[error(
+        "this build cannot check an answer against a schema; enable the feature `schema` of the \
+         crate `ostler`"
+    )]
+    NotSupported,
 }
 
 /// Removes the fence that some models put around JSON.
@@ -74,7 +116,7 @@ fn unfenced(answer: &str) -> &str {
         .trim()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "schema"))]
 mod tests {
     use super::*;
 
@@ -96,5 +138,8 @@ mod tests {
             assert!(error.contains(why), "{error}");
         }
         assert!(check_schema("{\"type\":12}").is_err());
+        let unusable = super::check(&RawJson::parse("{\"type\":12}").unwrap(), "{}").unwrap_err();
+        assert!(!unusable.is_answers_fault());
+        assert!(check("{}").unwrap_err().is_answers_fault());
     }
 }

@@ -12,6 +12,7 @@ mod limits;
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod other;
+mod private_root;
 mod readable_paths;
 mod report;
 mod secrets;
@@ -30,6 +31,7 @@ pub use linux::{
 };
 #[cfg(not(target_os = "linux"))]
 pub use other::machine;
+pub use private_root::{RootLayout, RootLayoutError, RootMount};
 pub use readable_paths::{HostPaths, expand};
 pub use report::{Layer, Machine, Report};
 pub use secrets::{named_secrets, secret_paths, secrets};
@@ -56,6 +58,9 @@ pub struct Confinement {
     pub required: Required,
     /// Whether namespaces are entered. Off where an attempt has shown that they cannot be.
     pub namespaces: Namespaces,
+    /// A root of its own. A process that cannot enter it does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<RootLayout>,
 }
 
 /// Whether a confinement enters namespaces.
@@ -139,6 +144,7 @@ impl Confinement {
             },
             required: limits.required,
             namespaces: Namespaces::Enter,
+            root: None,
         }
     }
 

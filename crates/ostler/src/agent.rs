@@ -36,7 +36,7 @@ pub use api::ApiAgent;
 pub use mock::MockAgent;
 pub use process::ProcessAgent;
 
-pub use crate::breaker::Breakers;
+pub use crate::breaker::{BreakerState, Breakers};
 pub use crate::probe::Probed;
 
 /// A coding agent that can be started.
@@ -65,6 +65,30 @@ pub trait Agent: Send + Sync {
     /// If the spec is invalid; nothing is started then. An agent that cannot be started is not an
     /// error here: the session ends with cause `unavailable`, and its events have the reason.
     fn start(&self, host: &Host, spec: Spec) -> Result<Session, SpecError>;
+
+    /// Follows a session again that runs elsewhere and that an earlier process followed. The spec
+    /// has its id. `None` if sessions of this agent end with their process. May block.
+    ///
+    /// # Errors
+    /// If its events cannot be read.
+    fn rejoin(&self, host: &Host, spec: &Spec) -> Option<Result<Session, SpecError>> {
+        let _ = (host, spec);
+        None
+    }
+
+    /// Returns the circuit breaker that a session with this host and spec has, or `None` if it has
+    /// none.
+    fn breaker(&self, host: &Host, spec: &Spec) -> Option<BreakerState> {
+        let _ = (host, spec);
+        None
+    }
+
+    /// Returns where the agent's login is stored, as a file or directory. Sessions with the same
+    /// login must not refresh it at the same time. `None` if it has no login.
+    fn login(&self, host: &Host, spec: &Spec) -> Option<PathBuf> {
+        let _ = (host, spec);
+        None
+    }
 }
 
 /// A future that resolves to the result of a probe.

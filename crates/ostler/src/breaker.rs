@@ -57,6 +57,40 @@ struct Moment {
     wall: Timestamp,
 }
 
+/// The breaker of an agent, account and model, for a caller that wants to know whether a start
+/// would be refused now. See [`crate::Agent::breaker`].
+#[derive(Debug, Clone)]
+pub struct BreakerState {
+    breakers: Breakers,
+    key: Key,
+}
+
+impl BreakerState {
+    pub(crate) fn new(
+        breakers: Breakers,
+        agent: &str,
+        account: String,
+        model: Option<String>,
+    ) -> Self {
+        Self {
+            breakers,
+            key: Key {
+                agent: agent.to_owned(),
+                account,
+                model,
+            },
+        }
+    }
+
+    /// Returns the outcome with which a session would end instead of being started, and how long
+    /// that will be so; `None` if it would be started. Changes nothing.
+    #[must_use]
+    pub fn rejection(&self) -> Option<(Outcome, Duration)> {
+        let shared = self.breakers.0.as_ref()?;
+        shared.rejection(&self.key, shared.now())
+    }
+}
+
 /// Permission to start a session. It records how each turn ends. If dropped before any did, the
 /// start does not count.
 #[derive(Debug)]
@@ -118,13 +152,31 @@ impl Shared {
         self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn admit(self: &Arc<Self>, key: &Key, now: Moment) -> Result<Permit, Outcome> {
+    fn rejection(&self, key: &Key, now: Moment) -> Option<(Outcome, Duration)> {
         let mut breakers = self.lock();
+        let entry = self.entry(&mut breakers, key, now);
+        let rejection = entry.breaker.rejection(now.monotonic)?;
+        Some((outcome(key, &rejection, now.wall), rejection.retry_after))
+    }
+
+    /// Returns the breaker, with what other processes have stored.
+    fn entry<'a>(
+        &self,
+        breakers: &'a mut HashMap<Key, Entry>,
+        key: &Key,
+        now: Moment,
+    ) -> &'a mut Entry {
         let entry = breakers.entry(key.clone()).or_insert_with(|| Entry {
             breaker: Breaker::new(self.config),
             stored: None,
         });
         self.refresh(key, entry, now);
+        entry
+    }
+
+    fn admit(self: &Arc<Self>, key: &Key, now: Moment) -> Result<Permit, Outcome> {
+        let mut breakers = self.lock();
+        let entry = self.entry(&mut breakers, key, now);
         match entry.breaker.admit(now.monotonic) {
             Ok(pass) => Ok(Permit(Some((self.clone(), key.clone(), pass)))),
             Err(refused) => Err(outcome(key, &refused, now.wall)),

@@ -36,6 +36,7 @@ mod tests;
 mod time;
 mod trust;
 mod value_error;
+mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -55,6 +56,7 @@ pub use rows::Row;
 pub use time::time;
 pub use trust::HARMLESS_SETTINGS;
 pub use value_error::ValueError;
+pub use webhook::{SecretSource, WEBHOOK_EVENTS, WebhookConfig, WebhookField};
 
 /// The text of a configuration file.
 #[derive(Debug, Clone)]
@@ -74,8 +76,11 @@ pub struct Source {
 /// Author of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// The caller, or someone the caller trusts. Every value is accepted.
+    /// The caller. Every value is accepted.
     Trusted,
+    /// The author of a project that the caller trusts. Values about the caller's daemon are not
+    /// accepted.
+    TrustedProject,
     /// The author of the project. Only harmless values are accepted.
     Unknown,
 }
@@ -185,6 +190,7 @@ impl Config {
             .map(|entry| {
                 let why = match author {
                     Author::Trusted => None,
+                    Author::TrustedProject => trust::daemon_refusal(&entry.key),
                     Author::Unknown => trust::refusal(&entry, &self.entries),
                 };
                 (entry, why)
@@ -212,6 +218,21 @@ impl Config {
     #[must_use]
     pub fn default_agent(&self) -> Option<&Entry> {
         self.entries.get(&Key::Agent)
+    }
+
+    /// Returns true if tasks are to run in the daemon, if one is running.
+    #[must_use]
+    pub fn uses_daemon(&self) -> bool {
+        let entry = self.entries.get(&Key::Daemon);
+        entry.is_some_and(|entry| entry.value.text() == "true")
+    }
+
+    /// Returns the command that the daemon runs when a session needs attention: a program and its
+    /// arguments. Only the user's own file can define one.
+    #[must_use]
+    pub fn notify(&self) -> Option<&[String]> {
+        let entry = self.entries.get(&Key::Notify);
+        entry.map(|entry| entry.value.list())
     }
 
     /// Returns all agents, including those that files define. Alternative names are not included;
@@ -307,6 +328,6 @@ impl Config {
 fn agent_of(key: &Key) -> Option<&str> {
     match key {
         Key::AgentField(name, _) => Some(name),
-        Key::Agent | Key::Limit(_) => None,
+        Key::Agent | Key::Daemon | Key::Notify | Key::Limit(_) | Key::Webhook(..) => None,
     }
 }

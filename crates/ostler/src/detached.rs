@@ -13,8 +13,28 @@ use crate::process;
 /// # Errors
 /// If it cannot be started.
 #[cfg(unix)]
-pub fn spawn(program: &Path, args: &[OsString], output: std::fs::File) -> std::io::Result<()> {
-    process::spawn_detached(program, args, output)
+pub fn spawn(
+    program: &Path,
+    args: &[OsString],
+    output: std::fs::File,
+) -> std::io::Result<DetachedChild> {
+    process::spawn_detached(program, args, output).map(DetachedChild)
+}
+
+/// A program that was started with [`spawn`]. It continues when this value is dropped.
+#[cfg(unix)]
+#[derive(Debug)]
+pub struct DetachedChild(Box<dyn process_wrap::tokio::ChildWrapper>);
+
+#[cfg(unix)]
+impl DetachedChild {
+    /// Waits until the program exits. Cancel safe.
+    ///
+    /// # Errors
+    /// If its state cannot be read.
+    pub async fn wait(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        self.0.wait().await
+    }
 }
 
 /// Runs a command of the user with this input, without its output. It has its own process group,

@@ -13,7 +13,9 @@
 
 #[cfg(unix)]
 pub mod bridge;
+mod login_copy;
 mod memory;
+mod private_home;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +26,9 @@ use ostler_core::dialect::Inherits;
 use ostler_core::event::Notice;
 use ostler_core::log::Log;
 use ostler_tools::command::CommandChoice;
+use ostler_tools::confine::RootLayout;
 
+pub use login_copy::LoginCopy;
 pub use memory::return_large_buffers;
 
 use crate::breaker::Breakers;
@@ -38,7 +42,11 @@ use crate::trust::WorkspaceTrust;
 /// agent gets only those it needs.
 #[must_use]
 #[derive(Clone, Default)]
-pub struct Host {
+pub struct Host(Arc<Settings>);
+
+/// What a host consists of. Shared, because every session has several copies of its host.
+#[derive(Clone, Default)]
+struct Settings {
     /// Shared by all sessions, because it can be large.
     env: Arc<BTreeMap<OsString, OsString>>,
     guard: Option<GuardProgram>,
@@ -52,19 +60,26 @@ pub struct Host {
     workspace: Arc<WorkspaceTrust>,
     notices: Vec<Notice>,
     commands: CommandChoice,
+    /// Directories that sandboxed agents may write, besides their workspace and state.
+    writable: Vec<PathBuf>,
+    /// Paths that sandboxed agents may not read, besides secrets that are known anyway.
+    hidden: Vec<PathBuf>,
+    /// The root that sandboxed agents and programs get.
+    private_root: Option<Arc<RootLayout>>,
 }
 
 /// Shows only the names of variables, because values may be secret.
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Host")
-            .field("env", &self.env.keys())
-            .field("guard", &self.guard)
-            .field("bridge", &self.bridge)
-            .field("helpers", &self.helpers)
+            .field("env", &self.0.env.keys())
+            .field("guard", &self.0.guard)
+            .field("bridge", &self.0.bridge)
+            .field("helpers", &self.0.helpers)
             .field(
                 "tools",
                 &self
+                    .0
                     .tools
                     .iter()
                     .map(|tool| tool.name())
@@ -159,129 +174,137 @@ pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 impl Host {
     /// Creates a host with these environment variables, usually `std::env::vars_os()`.
     pub fn new(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self {
+        Self(Arc::new(Settings {
             env: Arc::new(env.into_iter().collect()),
-            ..Self::default()
-        }
+            ..Settings::default()
+        }))
+    }
+
+    /// Returns the settings to change them, without a change to those of other copies.
+    fn edit(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.0)
     }
 
     /// Sets the directory of Ostler's helper programs (`file-tools`), for when they are not on
     /// PATH.
     pub fn with_helpers(mut self, directory: PathBuf) -> Self {
-        self.helpers = Some(directory);
+        self.edit().helpers = Some(directory);
         self
     }
 
     /// Stores every session in this log. [`Host::with_delivery`] says when readers get the events.
     pub fn with_log(mut self, log: Arc<dyn Log>) -> Self {
-        self.log = Some(log);
+        self.edit().log = Some(log);
         self
     }
 
     /// Sets when readers of a stored session get its events; [`Delivery::Immediate`] by default.
     pub fn with_delivery(mut self, delivery: Delivery) -> Self {
-        self.delivery = delivery;
+        self.edit().delivery = delivery;
         self
     }
 
     /// Sets the handler for permission requests, from a policy or from an agent.
     pub fn with_permission_handler(mut self, handler: impl PermissionHandler + 'static) -> Self {
-        self.handler = Some(Arc::new(handler));
+        self.edit().handler = Some(Arc::new(handler));
         self
     }
 
     /// Offers this tool to every agent, replacing any with the same name.
     pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
-        self.tools.retain(|known| known.name() != tool.name());
-        self.tools.push(Arc::new(tool));
+        let settings = self.edit();
+        settings.tools.retain(|known| known.name() != tool.name());
+        settings.tools.push(Arc::new(tool));
         self
     }
 
     /// Sets which settings files of a workspace are trusted. Untrusted files can only add
     /// restrictions.
     pub fn with_workspace(mut self, trust: WorkspaceTrust) -> Self {
-        self.workspace = Arc::new(trust);
+        self.edit().workspace = Arc::new(trust);
         self
     }
 
     /// Emits these notices at the start of every session.
     pub fn with_notices(mut self, notices: impl IntoIterator<Item = Notice>) -> Self {
-        self.notices.extend(notices);
+        self.edit().notices.extend(notices);
         self
     }
 
     /// Sets which commands models may run with the tool `run_command`, beyond the workspace's
     /// policy.
     pub fn with_commands(mut self, commands: CommandChoice) -> Self {
-        self.commands = commands;
+        self.edit().commands = commands;
         self
     }
 
     /// Allows models to run this command (a program and its first arguments) with any further
     /// arguments.
     pub fn allowing(mut self, command: Vec<String>) -> Self {
-        self.commands.allowed.push(command);
+        self.edit().commands.allowed.push(command);
         self
     }
 
     pub(crate) fn commands(&self) -> &CommandChoice {
-        &self.commands
+        &self.0.commands
     }
 
     /// Sets the circuit breakers. Clones of a host share them.
     pub fn with_breakers(mut self, breakers: Breakers) -> Self {
-        self.breakers = breakers;
+        self.edit().breakers = breakers;
         self
     }
 
     /// Returns this host without tools, permission handler, log and notices, for an agent that
     /// serves as a model.
     pub(crate) fn bare(mut self) -> Self {
-        self.tools.clear();
-        self.handler = None;
-        self.log = None;
-        self.notices.clear();
+        let settings = self.edit();
+        settings.tools.clear();
+        settings.handler = None;
+        settings.log = None;
+        settings.notices.clear();
         self
     }
 
     pub(crate) fn workspace(&self) -> &WorkspaceTrust {
-        &self.workspace
+        &self.0.workspace
     }
 
     pub(crate) fn notices(&self) -> &[Notice] {
-        &self.notices
+        &self.0.notices
     }
 
     pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
-        self.log.as_ref()
+        self.0.log.as_ref()
     }
 
     pub(crate) fn delivery(&self) -> Delivery {
-        self.delivery
+        self.0.delivery
     }
 
     pub(crate) fn breakers(&self) -> &Breakers {
-        &self.breakers
+        &self.0.breakers
     }
 
     /// Returns a fingerprint of the account that an agent uses, without its secrets.
     pub(crate) fn account(&self, inherits: &Inherits) -> String {
-        self.breakers
+        self.0
+            .breakers
             .account(&self.environment(inherits, &BTreeMap::new()))
     }
 
     pub(crate) fn permission_handler(&self) -> Option<&Arc<dyn PermissionHandler>> {
-        self.handler.as_ref()
+        self.0.handler.as_ref()
     }
 
     pub(crate) fn tools(&self) -> &[Arc<dyn Tool>] {
-        &self.tools
+        &self.0.tools
     }
 
     /// Finds a helper program on PATH or in the directory of Ostler's helpers.
     pub(crate) fn find_helper(&self, name: &str) -> Lookup {
         match self.find(Path::new(name)) {
-            Lookup::NotFound(mut searched) => match &self.helpers {
+            Lookup::NotFound(mut searched) => match &self.0.helpers {
                 Some(dir) if dir.join(name).is_file() => Lookup::Found(dir.join(name)),
                 more => {
                     searched.extend(more.clone());
@@ -295,28 +318,28 @@ impl Host {
     /// Starts agents under a guard, so that no process is left behind even if this process is
     /// killed.
     pub fn with_guard(mut self, guard: GuardProgram) -> Self {
-        self.guard = Some(guard);
+        self.edit().guard = Some(guard);
         self
     }
 
     /// Sets the bridge program, which some agents need to reach the caller's tools.
     pub fn with_bridge(mut self, bridge: BridgeProgram) -> Self {
-        self.bridge = Some(bridge);
+        self.edit().bridge = Some(bridge);
         self
     }
 
     pub(crate) fn bridge(&self) -> Option<&BridgeProgram> {
-        self.bridge.as_ref()
+        self.0.bridge.as_ref()
     }
 
     /// Sets a variable.
     pub(crate) fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
-        Arc::make_mut(&mut self.env).insert(name.into(), value.into());
+        Arc::make_mut(&mut self.edit().env).insert(name.into(), value.into());
         self
     }
 
     pub(crate) fn guard(&self) -> Option<&GuardProgram> {
-        self.guard.as_ref()
+        self.0.guard.as_ref()
     }
 
     /// Returns the value of a variable.
@@ -325,10 +348,10 @@ impl Host {
         let name = OsStr::new(name);
         let value = if cfg!(windows) {
             // Names are case-insensitive.
-            let mut all = self.env.iter();
+            let mut all = self.0.env.iter();
             all.find_map(|(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
         } else {
-            self.env.get(name)
+            self.0.env.get(name)
         };
         value.map(OsString::as_os_str)
     }
@@ -359,6 +382,7 @@ impl Host {
                 && !name.starts_with(RESERVED_PREFIX)
         };
         let inherited = self
+            .0
             .env
             .iter()
             .filter(|(name, _)| name.to_str().is_some_and(is_inherited));
@@ -388,6 +412,7 @@ impl Host {
         let mut all =
             ostler_tools::confine::named_secrets(&|name| self.var(name).map(OsStr::to_owned));
         all.extend(own.chain(sockets));
+        all.extend(self.0.hidden.iter().cloned());
         all
     }
 
@@ -404,7 +429,8 @@ impl Host {
             name.to_str()
                 .is_some_and(|name| name.starts_with(RESERVED_PREFIX) || is_key(name))
         };
-        self.env
+        self.0
+            .env
             .iter()
             .filter(|(name, _)| !is_excluded(name))
             .map(|(name, value)| (name.clone(), value.clone()))

@@ -37,6 +37,7 @@
 //! | use an agent or a server as a plain model | [`adapter`] |
 //! | run a model with tools until a task is done | [`agent_loop`] |
 //! | read layered configuration files | [`config`] |
+//! | run a program of the caller, such as Git or a test command | [`sandbox::program`] |
 //! | test a program without an agent | [`testing`] |
 //!
 //! # Theory of operation

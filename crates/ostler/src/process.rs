@@ -32,6 +32,7 @@ mod workspace_lock;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use ostler_core::event::{Notice, NoticeCode};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -113,6 +114,12 @@ pub(crate) trait Control: Send {
     fn end(&mut self) -> Teardown {
         self.abandon();
         Teardown::Unknown
+    }
+
+    /// Polls whether there is something for [`Control::wait`] to do, which allocates: a session
+    /// waits for its child from one line to the next.
+    fn poll_exit(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
     }
 
     /// Waits until the child has exited and the processes it left behind have been killed. Cancel
@@ -205,14 +212,14 @@ pub(crate) fn spawn_detached(
     program: &std::path::Path,
     args: &[std::ffi::OsString],
     output: std::fs::File,
-) -> std::io::Result<()> {
+) -> std::io::Result<Box<dyn process_wrap::tokio::ChildWrapper>> {
     use std::process::Stdio;
     let mut command = tokio::process::Command::new(program);
     command.args(args).stdin(Stdio::null());
     command.stdout(output.try_clone()?).stderr(output);
     let mut wrap = process_wrap::tokio::CommandWrap::from(command);
     wrap.wrap(process_wrap::tokio::ProcessSession);
-    wrap.spawn().map(drop)
+    wrap.spawn()
 }
 
 /// Runs a command of the user with this input, without its output.

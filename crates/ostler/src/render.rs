@@ -1,5 +1,5 @@
 //! Rendering of events for people: file changes as diffs, tool calls as one line, whole sessions as
-//! Markdown or HTML.
+//! Markdown. The crate `ostler-page` renders sessions as HTML.
 //!
 //! ```
 //! use ostler::render::clip;

@@ -14,9 +14,11 @@
 
 #[cfg(target_os = "linux")]
 pub mod check;
+pub mod program;
 
 pub use ostler_core::spec::Sandbox;
 pub use ostler_tools::SandboxPolicy;
 pub use ostler_tools::command::{CommandChoice, CommandPreset};
+pub use ostler_tools::confine::{RootLayout, RootLayoutError, RootMount};
 
 pub use crate::command::{CommandOutput, CommandRunner, KilledFor, sandbox_policy};

@@ -33,8 +33,10 @@ mod child;
 mod chunk;
 pub(crate) mod engine;
 mod event_queue;
+mod inbox;
 mod raw_log;
 mod reader;
+mod relay;
 mod remote;
 mod spill;
 mod status;
@@ -54,10 +56,11 @@ use std::time::Duration;
 use futures_core::Stream;
 use ostler_core::dialect::{Dialect, Launching, Version};
 use ostler_core::event::{Ended, Event, EventKind, Notice, TurnEnded};
+use ostler_core::log::{LogError, NewSession};
 use ostler_core::machine::PermissionAnswer;
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::Spec;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use crate::breaker::SessionBreaker;
@@ -69,8 +72,10 @@ use reader::OwnReader;
 use status::Shared;
 use tool_results::Submissions;
 
-pub use ostler_core::machine::Interruption;
+pub use ostler_core::machine::{Charge, Interruption};
+pub use ostler_core::request::{SessionReply, SessionRequest};
 pub use reader::{ReadItem, Reader};
+pub use relay::{Relay, RelayError, RelayedRequest};
 pub use remote::{PendingInterrupt, Remote, RequestError, SessionEnded, SubmittedResult, WhenBusy};
 pub use status::SessionStatus;
 
@@ -191,7 +196,7 @@ impl Session {
         let (host, submissions) = (&setup.host, setup.submissions.clone());
         let backlog = Backlog::new(setup.id.clone(), host.log().cloned(), host.temp_dir());
         let shared = Arc::new(Shared::new(setup.id.clone(), backlog.clone()));
-        let (requests, inbox) = mpsc::unbounded_channel();
+        let (requests, inbox) = inbox::inbox();
         let (alive, dropped) = oneshot::channel();
         let remote = Remote {
             requests,
@@ -211,6 +216,59 @@ impl Session {
             reader: OwnReader::new(backlog),
             _alive: alive,
         }
+    }
+
+    /// Creates a session that runs elsewhere, such as on another machine: its requests go to the
+    /// returned relay, and its events come from there.
+    ///
+    /// # Errors
+    /// If the host's log does not open the session.
+    pub fn relayed(host: &Host, session: &NewSession) -> Result<(Self, Relay), LogError> {
+        if let Some(log) = host.log() {
+            log.open(session)?;
+        }
+        Ok(Self::with_relay(host, &session.session))
+    }
+
+    /// Follows a relayed session again that an earlier process followed. Its events so far are read
+    /// from the host's log. May block.
+    ///
+    /// # Errors
+    /// If the host has no log, or the log cannot be read.
+    pub fn rejoined(host: &Host, id: &str) -> Result<(Self, Relay), LogError> {
+        let Some(log) = host.log() else {
+            return Err(LogError(
+                "a session without a log cannot be followed again".into(),
+            ));
+        };
+        let (session, mut relay) = Self::with_relay(host, id);
+        loop {
+            let page = log.read(id, relay.last() + 1, usize::MAX)?;
+            if page.is_empty() {
+                break;
+            }
+            relay.recall(page);
+        }
+        Ok((session, relay))
+    }
+
+    fn with_relay(host: &Host, id: &str) -> (Self, Relay) {
+        let (id, log): (Arc<str>, _) = (id.into(), host.log().cloned());
+        let backlog = Backlog::new(id.clone(), log.clone(), host.temp_dir());
+        let shared = Arc::new(Shared::new(id, backlog.clone()));
+        let (requests, inbox) = inbox::inbox();
+        let (alive, dropped) = oneshot::channel();
+        let remote = Remote {
+            requests,
+            shared: shared.clone(),
+            submissions: Arc::default(),
+        };
+        let session = Self {
+            remote,
+            reader: OwnReader::new(backlog),
+            _alive: alive,
+        };
+        (session, Relay::new(inbox, dropped, shared, log))
     }
 
     /// Returns a handle that controls the session from elsewhere.

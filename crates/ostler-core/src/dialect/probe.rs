@@ -27,6 +27,8 @@ pub struct Probe {
     pub install_hint: &'static str,
     /// How to log in.
     pub login_hint: &'static str,
+    /// Files in which it stores its login, if they contain nothing else that affects its work.
+    pub login_files: &'static [LoginFile],
     /// Variables the probe may see: those of [`super::Launch::inherits`].
     pub inherits: Inherits,
 }
@@ -53,6 +55,17 @@ pub struct LoginQuery {
     pub input: &'static str,
     /// Reads the login state from the exit code and stdout.
     pub read: fn(Option<i32>, &str) -> Login,
+}
+
+/// A file with the login of an agent, in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoginFile {
+    /// Variable that names its directory.
+    pub variable: Option<&'static str>,
+    /// The directory without that variable, relative to the home directory.
+    pub below_home: &'static str,
+    /// Path of the file in that directory.
+    pub name: &'static str,
 }
 
 /// Login state of an agent.

@@ -34,7 +34,7 @@ pub(super) fn block(block: &Block<'_>) -> String {
             format!(
                 "\n**Tool** {} ({status})\n{}{}",
                 code(name),
-                fenced(&input.text),
+                fenced(input),
                 fenced(output)
             )
         }

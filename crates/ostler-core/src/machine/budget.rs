@@ -1,15 +1,50 @@
 //! Session budgets: money, tokens, turns and time. At 80% a warning is emitted; at 100% the turn
-//! is interrupted and the session ends.
+//! is interrupted and the session ends. What other sessions use on behalf of this one counts too.
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::Machine;
+use super::account::UsageByModel;
 use super::turn::{EndReason, Pending};
 use crate::dialect::ToAgent;
 use crate::event::{Level, NoticeCode, RefusalCode, RequestKind};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::AfterTurn;
 use crate::usage::{Scope, Usage};
+
+/// Money and tokens that other sessions used on behalf of this one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Charge {
+    /// Cost in US dollars, as far as it is known.
+    pub cost_usd: f64,
+    /// Number of tokens, as far as it is known.
+    pub tokens: u64,
+}
+
+impl Charge {
+    /// Adds another charge to this sum.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            cost_usd: self.cost_usd + other.cost_usd,
+            tokens: self.tokens.saturating_add(other.tokens),
+        }
+    }
+
+    /// Adds this charge to the numbers of a session, which may be unknown.
+    fn on_top_of(self, money: Option<f64>, tokens: Option<u64>) -> (Option<f64>, Option<u64>) {
+        if self == Self::default() {
+            return (money, tokens);
+        }
+        let sum = self.plus(Self {
+            cost_usd: money.unwrap_or_default(),
+            tokens: tokens.unwrap_or_default(),
+        });
+        (Some(sum.cost_usd), Some(sum.tokens))
+    }
+}
 
 /// Budget warnings that were already emitted.
 #[derive(Debug, Default)]
@@ -38,21 +73,39 @@ impl Machine {
             }
             return;
         };
-        let before = self.account.total();
         let (money, tokens) = match usage.scope {
-            Scope::Turn => {
-                let tokens = turn.used.sum().and_then(|sum| sum.total());
-                let money = turn
-                    .used
-                    .cost()
-                    .map(|cost| before.cost_usd.unwrap_or(0.0) + cost);
-                (
-                    money,
-                    tokens.map(|n| before.total().unwrap_or(0).saturating_add(n)),
-                )
-            }
+            Scope::Turn => self.used_with(&turn.used),
             Scope::Session => (usage.cost_usd, usage.total()),
         };
+        self.enforce_budget(money, tokens);
+    }
+
+    /// Replaces what others used on behalf of the session.
+    pub(super) fn on_charge(&mut self, charge: Charge) {
+        self.charged = charge;
+        if let Some(turn) = self.life.turn() {
+            let (money, tokens) = self.used_with(&turn.used);
+            self.enforce_budget(money, tokens);
+        } else {
+            let total = self.account.total();
+            self.warn_budget_use(total.cost_usd, total.total());
+            self.end_if_spent();
+        }
+    }
+
+    /// Returns the money and tokens of the earlier turns and this one.
+    fn used_with(&self, turn: &UsageByModel) -> (Option<f64>, Option<u64>) {
+        let before = self.account.total();
+        let tokens = turn.sum().and_then(|sum| sum.total());
+        let money = turn.cost();
+        (
+            money.map(|cost| before.cost_usd.unwrap_or(0.0) + cost),
+            tokens.map(|n| before.total().unwrap_or(0).saturating_add(n)),
+        )
+    }
+
+    /// Warns about, or interrupts, a turn with these sums of the session.
+    fn enforce_budget(&mut self, money: Option<f64>, tokens: Option<u64>) {
         self.warn_budget_use(money, tokens);
         if let Some(outcome) = self.exceeded_budget(money, tokens) {
             self.interrupt_with(outcome);
@@ -60,14 +113,19 @@ impl Machine {
     }
 
     fn exceeded_budget(&self, money: Option<f64>, tokens: Option<u64>) -> Option<Outcome> {
+        let (money, tokens) = self.charged.on_top_of(money, tokens);
+        let who = match self.charged == Charge::default() {
+            true => "The session has",
+            false => "The session and its children have",
+        };
         if let (Some(spent), Some(limit)) = (money, self.limits.budget_usd)
             && spent >= limit
         {
-            let message = format!("The session has cost ${spent:.4}; the budget is ${limit}.");
+            let message = format!("{who} cost ${spent:.4}; the budget is ${limit}.");
             return Some(outcome(message, MORE_MONEY));
         }
         let (tokens, limit) = (tokens?, self.limits.budget_tokens?);
-        let message = format!("The session has used {tokens} tokens; the budget is {limit}.");
+        let message = format!("{who} used {tokens} tokens; the budget is {limit}.");
         (tokens >= limit).then(|| outcome(message, MORE_TOKENS))
     }
 
@@ -101,6 +159,7 @@ impl Machine {
 
     /// Warns once when 80% of the money or of the tokens are used.
     pub(super) fn warn_budget_use(&mut self, money: Option<f64>, tokens: Option<u64>) {
+        let (money, tokens) = self.charged.on_top_of(money, tokens);
         if let (Some(spent), Some(limit)) = (money, self.limits.budget_usd)
             && spent >= 0.8 * limit
             && !std::mem::replace(&mut self.warnings.money, true)

@@ -312,7 +312,7 @@ impl Machine {
     /// Ends the current turn, if there is one, and returns what was pending on it.
     pub(super) fn close_turn(&mut self, result: TurnResult) -> Option<Pending> {
         let turn = self.life.take_turn()?;
-        self.finish_turn(turn, result)
+        self.finish_turn(*turn, result)
     }
 
     /// Reports the end of a turn, and returns what was pending on it.

@@ -7,10 +7,6 @@ use super::turn::Turn;
 
 /// How far the session is in its life.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "each session has one, mostly of the largest"
-)]
 pub(super) enum Life {
     /// Not started.
     Created,
@@ -47,15 +43,11 @@ pub(super) struct Process {
 
 /// What the agent's process is doing.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "each session has one, mostly of the largest"
-)]
 pub(super) enum Work {
     /// It waits for a message.
     Idle,
     /// A turn is in progress.
-    Turn(Turn),
+    Turn(Box<Turn>),
     /// Its work is done; only background tasks hold the session open.
     Lingering,
 }
@@ -93,7 +85,7 @@ impl Life {
     }
 
     /// Removes the current turn.
-    pub(super) fn take_turn(&mut self) -> Option<Turn> {
+    pub(super) fn take_turn(&mut self) -> Option<Box<Turn>> {
         let work = &mut self.process_mut()?.work;
         match std::mem::replace(work, Work::Idle) {
             Work::Turn(turn) => Some(turn),

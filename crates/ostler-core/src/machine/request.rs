@@ -1,5 +1,7 @@
 //! Requests of the caller that have a result: which they are, and how they end.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Effect, Machine, Step};
 use crate::event::{RefusalCode, Refused, RequestKind};
 use crate::outcome::{Cause, Outcome};
@@ -20,7 +22,8 @@ pub enum Completion {
 }
 
 /// The result of an interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Interruption {
     /// The agent acknowledged the interrupt and ended the turn.
     Acknowledged,

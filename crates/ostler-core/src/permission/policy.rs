@@ -190,6 +190,16 @@ impl Policy {
         }
     }
 
+    /// Returns the rules that deny, which another policy can follow without undoing them.
+    pub fn denials(&self) -> Self {
+        let denies = |rule: &&Arc<Rule>| rule.action == RuleAction::Deny;
+        Self {
+            rules: self.rules.iter().filter(denies).cloned().collect(),
+            trusted: Arc::default(),
+            dropped: 0,
+        }
+    }
+
     /// Appends the rules of `more`.
     pub fn then(self, more: Self) -> Self {
         let Self {

@@ -1,7 +1,9 @@
 //! Profiles of the agents known to speak ACP.
 
 use ostler_core::dialect::transcript::ResumeDelay;
-use ostler_core::dialect::{Inherits, Login, LoginQuery, ProjectFiles, Runtime, Version};
+use ostler_core::dialect::{
+    Inherits, Login, LoginFile, LoginQuery, ProjectFiles, Runtime, Version,
+};
 use ostler_core::permission::ToolKind;
 
 use super::profile::{AgentProfile, BASE, LaunchMode};
@@ -271,6 +273,11 @@ pub static OPENCODE: Acp = Acp(&AgentProfile {
     tested: Some(Version(1, 18, 33)),
     login: Some(OPENCODE_LOGIN),
     install_hint: "opencode not found in PATH. Install it with `npm install -g opencode-ai`.",
+    login_files: &[LoginFile {
+        variable: Some("XDG_DATA_HOME"),
+        below_home: ".local/share",
+        name: "opencode/auth.json",
+    }],
     login_hint: "Run `opencode auth login`, or set your provider's key \
                  (ANTHROPIC_API_KEY, OPENAI_API_KEY, …).",
     quirks: Quirks {
@@ -447,6 +454,11 @@ pub static CLAUDE_AGENT_ACP: Acp = Acp(&AgentProfile {
     install_hint: "claude-agent-acp not found in PATH. Use --agent claude, which does not need it, \
         or install it with `npm install -g @agentclientprotocol/claude-agent-acp`.",
     login_hint: "Run `claude auth login`, or set ANTHROPIC_API_KEY to an API key.",
+    login_files: &[LoginFile {
+        variable: Some("CLAUDE_CONFIG_DIR"),
+        below_home: ".claude",
+        name: ".credentials.json",
+    }],
     quirks: Quirks {
         counts: CountScope::Turn,
         counts_overlap: false,
@@ -495,6 +507,11 @@ pub static CODEX_ACP: Acp = Acp(&AgentProfile {
     install_hint: "codex-acp not found in PATH. Use --agent codex, which does not need it, or \
         install it with `npm install -g @agentclientprotocol/codex-acp`.",
     login_hint: "Run `codex login`, or set OPENAI_API_KEY to an API key.",
+    login_files: &[LoginFile {
+        variable: Some("CODEX_HOME"),
+        below_home: ".codex",
+        name: "auth.json",
+    }],
     quirks: Quirks {
         counts: CountScope::Turn,
         counts_overlap: false,

@@ -1,7 +1,9 @@
 //! Agent profiles: what Ostler knows about an agent that speaks ACP.
 
 use ostler_core::dialect::transcript::ResumeDelay;
-use ostler_core::dialect::{Inherits, LoginQuery, Probe, ProjectFiles, Runtime, Version};
+use ostler_core::dialect::{
+    Inherits, LoginFile, LoginQuery, Probe, ProjectFiles, Runtime, Version,
+};
 
 use super::quirks::{DEFAULT_QUIRKS, Quirks};
 use super::unattended_modes::{self, AutoApprove};
@@ -83,6 +85,8 @@ pub struct AgentProfile {
     pub(crate) recognizes: fn(&str) -> bool,
     /// Hint for logging in.
     pub(crate) login_hint: &'static str,
+    /// Files with its login.
+    pub(crate) login_files: &'static [LoginFile],
     /// Deviations from other agents.
     pub(crate) quirks: Quirks,
 }
@@ -117,6 +121,7 @@ impl AgentProfile {
             tested: self.tested,
             install_hint: self.install_hint,
             login_hint: self.login_hint,
+            login_files: self.login_files,
             inherits: self.inherits,
         }
     }
@@ -167,5 +172,6 @@ pub(super) const BASE: AgentProfile = AgentProfile {
     install_hint: "The program of the configured agent was not found. Check its `acp` line in \
         ostler.toml.",
     login_hint: "The agent is not logged in. Log in with its own program, then try again.",
+    login_files: &[],
     quirks: DEFAULT_QUIRKS,
 };

@@ -18,7 +18,7 @@ use super::system::Identity;
 use super::tasks::Tasks;
 use super::usage::UsageTracker;
 use super::wire::ClaudeLine;
-use super::{TITLE, assistant, blame, result, stream, system, user};
+use super::{TITLE, assistant, blame, delta, result, stream, system, user};
 use crate::json_lines::{self, LineReader};
 use crate::mcp::ToolOutput;
 use crate::surrogates;
@@ -210,8 +210,14 @@ impl Conversation for ClaudeConversation {
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        if raw.starts_with(STREAM_EVENT_PREFIX) && self.on_stream_event(raw, out) {
-            return;
+        if let Some(rest) = raw.strip_prefix(STREAM_EVENT_PREFIX) {
+            if let Some(delta) = delta::parse(rest) {
+                stream::on_text(self, delta, out);
+                return self.mark_active(out);
+            }
+            if self.on_stream_event(raw, out) {
+                return;
+            }
         }
         json_lines::deliver(self, raw, out);
     }

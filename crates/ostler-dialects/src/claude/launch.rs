@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use ostler_core::dialect::{Arg, Launch, Login, LoginQuery, Probe, Version};
+use ostler_core::dialect::{Arg, Launch, Login, LoginFile, LoginQuery, Probe, Version};
 use ostler_core::spec::{Spec, SpecError, keys};
 use serde::Deserialize;
 
@@ -206,6 +206,11 @@ pub(super) const PROBE: Probe = Probe {
                    (npm install -g @anthropic-ai/claude-code), then run `claude auth login`.",
     login_hint: "claude has no valid authentication. Run `claude auth login`, or set \
         ANTHROPIC_API_KEY to an API key.",
+    login_files: &[LoginFile {
+        variable: Some("CLAUDE_CONFIG_DIR"),
+        below_home: ".claude",
+        name: ".credentials.json",
+    }],
     inherits: inherits::CLAUDE,
 };
 

@@ -8,6 +8,7 @@ mod launch;
 mod preset;
 mod wire;
 mod conversation;
+mod delta;
 mod assistant;
 mod stream;
 mod user;

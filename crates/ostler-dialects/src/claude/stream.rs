@@ -7,6 +7,7 @@ use ostler_core::event::{Level, NoticeCode, Text, TextKind};
 
 use super::TITLE;
 use super::conversation::ClaudeConversation;
+use super::delta::TextDelta;
 use super::wire::StreamEventLine;
 use crate::json_lines::report_unknown;
 
@@ -106,25 +107,45 @@ fn delta(conversation: &mut ClaudeConversation, line: &StreamEventLine<'_>, out:
         "thinking_delta" => (TextKind::Thinking, &delta.thinking),
         _ => return,
     };
-    let Some(text) = text.owned().filter(|text| !text.is_empty()) else {
+    if let Some(text) = text.text() {
+        let delta = TextDelta {
+            kind,
+            text: text.into(),
+            parent: line.parent_tool_use_id.text(),
+            message: line.api_message_id.text(),
+        };
+        on_text(conversation, delta, out);
+    }
+}
+
+/// Handles a piece of text.
+pub(super) fn on_text(
+    conversation: &mut ClaudeConversation,
+    delta: TextDelta<'_>,
+    out: &mut Outbox,
+) {
+    let TextDelta {
+        kind, text, parent, ..
+    } = delta;
+    if text.is_empty() {
         return;
-    };
+    }
     let streamed = &mut conversation.turn.streamed;
-    let current = || {
-        streamed
+    let message = match delta.message {
+        Some(message) => Some(message.to_owned()),
+        None => streamed
             .current
-            .get(line.parent_tool_use_id.or_empty())
-            .map(|(id, _)| id.clone())
+            .get(parent.unwrap_or_default())
+            .map(|(id, _)| id.clone()),
     };
-    let message = line.api_message_id.owned().or_else(current);
     if let Some(message) = &message {
         streamed.note(message, kind);
     }
     out.event(Text {
         kind,
-        text,
+        text: text.into_owned(),
         delta: true,
         message,
-        parent: line.parent_tool_use_id.owned(),
+        parent: parent.map(str::to_owned),
     });
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use ostler_core::dialect::{Arg, Launch, Login, LoginQuery, Probe, Version};
+use ostler_core::dialect::{Arg, Launch, Login, LoginFile, LoginQuery, Probe, Version};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError, keys};
 
@@ -213,6 +213,11 @@ pub(super) const PROBE: Probe = Probe {
     login_hint: "codex is not logged in. Run `codex login`, or `codex login --with-api-key` with \
         an API key on stdin. For your own provider in config.toml, set the variable that its \
         env_key names.",
+    login_files: &[LoginFile {
+        variable: Some("CODEX_HOME"),
+        below_home: ".codex",
+        name: "auth.json",
+    }],
     inherits: inherits::CODEX,
 };
 

@@ -43,12 +43,16 @@ impl Plan {
         };
         let is_new = spec.resume.is_none();
         let untrusted = policy.then(|| "untrusted".to_owned());
+        // Codex would ask for every command in a project that it does not trust.
+        let usual = spec
+            .ignores_project_settings()
+            .then(|| "on-request".to_owned());
         let tools: Vec<Value> = spec.bound_tools.iter().map(tool).collect();
         let settings = json!({
             "cwd": dir,
             "model": spec.model,
             "sandbox": spec.permission_mode,
-            "approvalPolicy": untrusted.or_else(|| spec.value(APPROVAL)),
+            "approvalPolicy": untrusted.or_else(|| spec.value(APPROVAL)).or(usual),
             "approvalsReviewer": "user",
             "baseInstructions": spec.system_prompt,
             "developerInstructions": spec.append_system_prompt,
@@ -261,5 +265,11 @@ mod tests {
         assert_eq!(projects(&spec), wanted);
         let spec = spec.project_settings(ostler_core::spec::ProjectSettings::Trusted);
         assert_eq!(projects(&spec), Value::Null);
+        // Without a policy, Codex asks as it does in a project that it knows nothing about.
+        let ignored = Spec::default()
+            .dir("/work/sub")
+            .project_settings(ostler_core::spec::ProjectSettings::Ignored);
+        assert_eq!(projects(&ignored), wanted);
+        assert_eq!(Plan::of(&ignored).thread["approvalPolicy"], "on-request");
     }
 }

@@ -124,6 +124,7 @@ pub(super) const PROBE: Probe = Probe {
         then run `copilot login`.",
     login_hint: "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or set COPILOT_PROVIDER_BASE_URL \
         to use a custom provider.",
+    login_files: &[],
     inherits: INHERITS,
 };
 

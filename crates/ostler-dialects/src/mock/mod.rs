@@ -10,9 +10,11 @@ use ostler_core::dialect::{
     ToAgent, TurnResult,
 };
 use ostler_core::event::{EventKind, TurnEnded};
+use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{SpecError, keys};
 
+use crate::claude::Claude;
 use crate::settings::{check, rows};
 
 /// The dialect of the mock agent.
@@ -63,6 +65,11 @@ impl Dialect for Mock {
 
     fn converse(&self, _: &Launching<'_>) -> Box<dyn Conversation> {
         Box::new(MockConversation)
+    }
+
+    /// A script's tools are understood as those of Claude Code.
+    fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
+        Claude.tool_use(tool, input)
     }
 }
 

@@ -99,6 +99,7 @@ pub(super) const PROBE: Probe = Probe {
     install_hint: "Install Node.js 26.1 or newer (or 24.16), then OpenClaw: npm install -g openclaw. \
                    With an older Node, npm silently installs an empty placeholder, version 0.0.1.",
     login_hint: "Run `openclaw configure`, or set the API key of the model's provider.",
+    login_files: &[],
     inherits: INHERITS,
 };
 

@@ -1,7 +1,9 @@
 //! Launch and probe: arguments derived from the settings, and environment variables for the child.
 //! The prompt goes to stdin.
 
-use ostler_core::dialect::{Arg, Inherits, Launch, Login, LoginQuery, Probe, Runtime, Version};
+use ostler_core::dialect::{
+    Arg, Inherits, Launch, Login, LoginFile, LoginQuery, Probe, Runtime, Version,
+};
 use ostler_core::spec::{Spec, SpecError};
 
 use super::settings::TABLE;
@@ -105,6 +107,11 @@ pub(super) const PROBE: Probe = Probe {
     install_hint: "pi not found in PATH. Install it (npm install -g @earendil-works/pi-coding-agent), \
                    then run `pi` and type /login.",
     login_hint: "Run `pi` and type /login, or set the API key of the model's provider.",
+    login_files: &[LoginFile {
+        variable: Some("PI_CODING_AGENT_DIR"),
+        below_home: ".pi/agent",
+        name: "auth.json",
+    }],
     inherits: INHERITS,
 };
 

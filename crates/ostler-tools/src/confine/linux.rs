@@ -9,6 +9,7 @@ mod cgroup;
 #[cfg(feature = "sandbox")]
 mod landlock_rules;
 mod namespaces;
+mod new_root;
 mod pid_namespace;
 mod resources;
 #[cfg(feature = "sandbox")]
@@ -166,12 +167,16 @@ impl ProcessTree {
 /// An available layer cannot be built. A missing layer is not an error; the child reports it.
 pub fn prepare(confinement: &Confinement) -> io::Result<(PreparedConfinement, ConfinementHandle)> {
     use rustix::pipe::{PipeFlags, pipe_with};
+    let namespaces = namespaces::plan(confinement);
+    if confinement.root.is_some() && namespaces.is_none() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let (cgroup, guard) = cgroup::create(&confinement.limits);
     let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let ready = PreparedConfinement {
         files: landlock_rules::LandlockRuleset::build(confinement)?,
         syscalls: syscalls::Filters::build(confinement.network)?,
-        namespaces: namespaces::plan(confinement),
+        namespaces,
         resources: resources::Plan::new(&confinement.limits, guard.limits_memory()),
         cgroup,
         report: write,

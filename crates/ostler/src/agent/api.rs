@@ -17,7 +17,7 @@ use super::{
     Agent, ProbeFuture, check_without_process, directory, prepare, previous_session, session_id,
 };
 use crate::api;
-use crate::breaker::SessionBreaker;
+use crate::breaker::{BreakerState, SessionBreaker};
 use crate::command::{self, CommandRunner, user_git};
 use crate::hooks::Hooks;
 use crate::host::Host;
@@ -282,6 +282,14 @@ fn invalid_script(name: &str, why: String) -> SpecError {
     SpecError::new("script", name, why)
 }
 
+impl ApiAgent {
+    /// Returns true if a failing model service counts. An agent that serves as the model has its
+    /// own breaker.
+    fn has_breaker(&self) -> bool {
+        !self.dialect.about().scripted && !matches!(self.source, Source::Model(_))
+    }
+}
+
 impl Agent for ApiAgent {
     fn is_found(&self, host: &Host, _: &Spec) -> bool {
         match &self.source {
@@ -356,18 +364,25 @@ impl Agent for ApiAgent {
             continues: previous
                 .map(|previous| previous.session)
                 .or_else(|| spec.follows.clone()),
-            // An agent that serves as the model has its own breaker.
-            breaker: if self.dialect.about().scripted || matches!(self.source, Source::Model(_)) {
-                SessionBreaker::off()
-            } else {
+            breaker: if self.has_breaker() {
                 let account = host.account(&ACCOUNT);
                 SessionBreaker::new(host.breakers().clone(), self.dialect.about().name, account)
+            } else {
+                SessionBreaker::off()
             },
             host: host.clone(),
             past,
             submissions,
             spec,
         }))
+    }
+
+    fn breaker(&self, host: &Host, spec: &Spec) -> Option<BreakerState> {
+        let name = self.dialect.about().name;
+        self.has_breaker().then(|| {
+            let (breakers, account) = (host.breakers().clone(), host.account(&ACCOUNT));
+            BreakerState::new(breakers, name, account, spec.model.clone())
+        })
     }
 
     fn dialect(&self) -> &'static dyn Dialect {

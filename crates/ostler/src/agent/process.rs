@@ -11,7 +11,7 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, SpecError};
 
 use super::{Agent, ProbeFuture, check, directory, prepare, previous_session, session_id};
-use crate::breaker::SessionBreaker;
+use crate::breaker::{BreakerState, SessionBreaker};
 use crate::clock;
 use crate::host::{Host, Lookup};
 use crate::probe::{self, Probed};
@@ -140,9 +140,55 @@ impl Agent for ProcessAgent {
         }))
     }
 
+    fn breaker(&self, host: &Host, spec: &Spec) -> Option<BreakerState> {
+        let dialect = self.0.select_transport(spec).unwrap_or(self.0);
+        let inherits = dialect.launch(&Launching::new(spec)).ok()?.inherits;
+        Some(BreakerState::new(
+            host.breakers().clone(),
+            self.0.about().name,
+            host.account(&inherits),
+            spec.model.clone(),
+        ))
+    }
+
+    fn login(&self, host: &Host, spec: &Spec) -> Option<PathBuf> {
+        let probe = self.0.about().probe?;
+        let dialect = self.0.select_transport(spec).unwrap_or(self.0);
+        let state = dialect
+            .launch(&Launching::new(spec))
+            .map_or(&[][..], |launch| launch.state);
+        let mut env = host.environment(&probe.inherits, &spec.env);
+        let added = spec.env.iter();
+        env.extend(added.map(|(name, value)| (name.into(), value.into())));
+        Some(login_path(state, probe.program, &env))
+    }
+
     fn dialect(&self) -> &'static dyn Dialect {
         self.0
     }
+}
+
+/// Returns where an agent with this environment stores its login: the first of its state
+/// directories that a variable names, or else the first one below the home directory. Agents that
+/// share a login have the same path. One whose state is unknown has a path of its own.
+fn login_path(state: &[&str], program: &str, env: &BTreeMap<OsString, OsString>) -> PathBuf {
+    let var = |name: &str| {
+        let value = env.get(std::ffi::OsStr::new(name));
+        value.filter(|value| !value.is_empty()).map(PathBuf::from)
+    };
+    let named = state.iter().find_map(|path| {
+        let (name, rest) = path
+            .strip_prefix('$')?
+            .split_once('/')
+            .unwrap_or((&path[1..], ""));
+        Some(var(name)?.join(rest))
+    });
+    let below_home = state.iter().find_map(|path| path.strip_prefix("~/"));
+    let home = || var("HOME").unwrap_or_else(|| PathBuf::from("/"));
+    let path = named.unwrap_or_else(|| home().join(below_home.unwrap_or(program)));
+    // Two names of one directory are one login.
+    path.canonicalize()
+        .unwrap_or_else(|_| path.components().collect())
 }
 
 /// Prepares the agent's process each time it is started.
@@ -229,5 +275,42 @@ impl Launcher {
             fork,
         };
         resume::check(transcripts, &request, known.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P27: what is shared is the login, not the agent.
+    #[test]
+    fn agents_with_the_same_login_have_the_same_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        std::fs::create_dir_all(home.join(".claude")).unwrap();
+        std::os::unix::fs::symlink(home.join(".claude"), dir.path().join("link")).unwrap();
+        let login = |agent: &str, variable: Option<(&str, &Path)>| {
+            let home = ("HOME".into(), home.clone().into_os_string());
+            let more = variable.map(|(name, value)| (name.into(), value.into()));
+            let host = Host::new(std::iter::once(home).chain(more));
+            let agent = super::super::Agents::builtin().get(agent).unwrap();
+            agent.login(&host, &Spec::new("x"))
+        };
+        let usual = login("claude", None).unwrap();
+        assert_eq!(usual, home.canonicalize().unwrap().join(".claude"));
+        assert_eq!(login("claude-agent-acp", None).unwrap(), usual);
+        let link = dir.path().join("link");
+        let linked = login("claude", Some(("CLAUDE_CONFIG_DIR", &link)));
+        assert_eq!(linked.unwrap(), usual, "another name of the same directory");
+        let other = login("claude", Some(("CLAUDE_CONFIG_DIR", Path::new("/other/"))));
+        assert_eq!(other.unwrap(), Path::new("/other"));
+        assert_eq!(login("codex", None), login("codex-acp", None));
+        assert_ne!(login("codex", None).unwrap(), usual);
+        assert_eq!(login("scripted", None), None);
+        let paths: Vec<PathBuf> = super::super::Agents::builtin()
+            .iter()
+            .filter_map(|agent| login(agent.about().name, None))
+            .collect();
+        assert!(paths.iter().all(|path| *path != home), "{paths:?}");
     }
 }

@@ -29,6 +29,7 @@ impl Config {
                 problems.extend(self.setting_problems(name, &*agent));
             }
         }
+        problems.extend(self.webhook_problems());
         problems
     }
 
@@ -45,7 +46,7 @@ impl Config {
                     ))
                 })
             }
-            Key::Limit(_) => None,
+            Key::Limit(_) | Key::Daemon | Key::Notify | Key::Webhook(..) => None,
             Key::AgentField(name, Field::Like | Field::Acp) if known.get(name).is_some() => {
                 Some(entry.problem(&format!("{name} is a built-in agent; choose another name")))
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ostler_core::names::named;
 use ostler_core::size::SizeLimit;
 
-use super::{ValueError, time};
+use super::{ValueError, WebhookField, time};
 
 /// A key. The order of the variants is the order of display.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +17,12 @@ pub enum Key {
     AgentField(String, Field),
     /// A limit for all agents.
     Limit(Limit),
+    /// Whether tasks run in the daemon, if one is running.
+    Daemon,
+    /// The command that the daemon runs when a session needs attention.
+    Notify,
+    /// A field of a webhook of the daemon, by the webhook's name.
+    Webhook(String, WebhookField),
 }
 
 /// A field of an agent.
@@ -153,6 +159,9 @@ impl fmt::Display for Key {
         match self {
             Self::Agent => f.write_str("agent"),
             Self::Limit(limit) => write!(f, "limits.{limit}"),
+            Self::Daemon => f.write_str("daemon"),
+            Self::Notify => f.write_str("notify"),
+            Self::Webhook(name, field) => write!(f, "webhooks.{}.{field}", Part(name)),
             Self::AgentField(agent, field) => write!(f, "agents.{}.{field}", Part(agent)),
         }
     }

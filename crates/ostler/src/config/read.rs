@@ -9,7 +9,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::entry::{Entry, Origin, Value};
 use super::key::{Field, Key, Limit, Part};
-use super::{Problem, Source, ValueError, reference};
+use super::{Problem, Source, ValueError, WebhookField, reference};
 use crate::host::RESERVED_PREFIX;
 
 /// Maximum length of the name of an agent, variable, setting or model.
@@ -78,7 +78,18 @@ impl<'a> Reader<'a> {
                 _ => self.each("agents", value, Self::agent),
             },
             "limits" => self.each("limits", value, Self::limit),
-            other => self.unknown(other, key, &["agent", "agents", "limits"]),
+            "daemon" => self.put(Key::Daemon, (key, value), boolean),
+            "notify" => {
+                let source = self.source;
+                self.put(Key::Notify, (key, value), |value| {
+                    command(&list(value)?, source)
+                });
+            }
+            "webhooks" => self.each("webhooks", value, Self::webhook),
+            other => {
+                let known = ["agent", "agents", "limits", "daemon", "notify", "webhooks"];
+                self.unknown(other, key, &known);
+            }
         }
     }
 
@@ -142,6 +153,45 @@ impl<'a> Reader<'a> {
                 number(value).map_or_else(|| text(value), |number| Ok(Value::Text(number)))?;
             limit.measure(text.text()).map(|_| text)
         });
+    }
+
+    fn webhook(&mut self, (key, value): Item<'a>) {
+        let name = key.get_ref().as_ref();
+        if name.len() > MAX_NAME || !Part(name).is_bare() {
+            let why = "expected at most 100 letters, digits, dashes and underscores";
+            return self.wrong(key.span().start, format!("webhooks.{}: {why}", Part(name)));
+        }
+        self.each(&format!("webhooks.{name}"), value, |reader, item| {
+            reader.webhook_field(name, item);
+        });
+    }
+
+    fn webhook_field(&mut self, name: &str, item: Item<'a>) {
+        let (key, source) = (item.0, self.source);
+        let word = key.get_ref().as_ref();
+        let known = WebhookField::ALL;
+        let Some(field) = known.into_iter().find(|field| field.as_str() == word) else {
+            let known = known.map(WebhookField::as_str);
+            return self.unknown(&format!("webhooks.{name}.{}", Part(word)), key, &known);
+        };
+        let of = Key::Webhook(name.to_owned(), field);
+        match field {
+            WebhookField::Url | WebhookField::SecretEnv => self.put(of, item, text),
+            // Always a path, also without a slash.
+            WebhookField::SecretFile => self.put(of, item, |value| {
+                let text = text(value)?;
+                let text = text.text();
+                let is_plain = !text.starts_with("~/") && !text.starts_with('.');
+                let prefix = if is_plain { "./" } else { "" };
+                let path = match Path::new(text).is_absolute() {
+                    true => text.to_owned(),
+                    false => program(&format!("{prefix}{text}"), source),
+                };
+                Ok(Value::Text(path))
+            }),
+            WebhookField::Events => self.put(of, item, list),
+            WebhookField::AllowPrivate => self.put(of, item, boolean),
+        }
     }
 
     /// Calls a function for each item of a table.
@@ -262,6 +312,13 @@ fn number(value: &DeValue<'_>) -> Option<String> {
         }
         DeValue::Float(number) => Some(number.as_str().to_owned()),
         _ => None,
+    }
+}
+
+fn boolean(value: &DeValue<'_>) -> Result<Value, ValueError> {
+    match value {
+        DeValue::Boolean(on) => Ok(Value::Text(on.to_string())),
+        other => Err(unexpected("true or false", other)),
     }
 }
 

@@ -42,6 +42,14 @@ impl Config {
             let entry = self.entries.get(&key);
             entry.map_or_else(|| default_row(&key, limit.usual()), row)
         }));
+        let daemon = self.entries.get(&Key::Daemon);
+        rows.push(daemon.map_or_else(|| default_row(&Key::Daemon, "false"), row));
+        let others = self.entries.values();
+        rows.extend(
+            others
+                .filter(|entry| matches!(entry.key, Key::Notify | Key::Webhook(..)))
+                .map(row),
+        );
         rows
     }
 }

@@ -15,12 +15,25 @@ pub const HARMLESS_SETTINGS: [&str; 4] = [
     "temperature",
 ];
 
+/// Returns why a value about the caller's daemon is ignored in a project's file, even if the
+/// project is trusted; `None` for other values.
+pub(super) fn daemon_refusal(key: &Key) -> Option<String> {
+    let why = match key {
+        Key::Daemon => "only you choose where tasks run",
+        Key::Notify => "only you choose which commands the daemon runs",
+        Key::Webhook(..) => "only your own file can define webhooks",
+        _ => return None,
+    };
+    Some(why.to_owned())
+}
+
 /// Returns why a value of an untrusted project is ignored, or `None` if it is accepted. `below`
 /// holds the values without that file.
 pub(super) fn refusal(entry: &Entry, below: &BTreeMap<Key, Entry>) -> Option<String> {
     let why = match &entry.key {
         // Agents differ in the service they call, and in the files they read in a repository.
         Key::Agent => "only you choose the agent",
+        Key::Daemon | Key::Notify | Key::Webhook(..) => return daemon_refusal(&entry.key),
         // An alias could stand for another model than the requested one.
         Key::AgentField(_, Field::Alias(_)) => "it changes the meaning of a model's name",
         // Only chooses among the agent's models.

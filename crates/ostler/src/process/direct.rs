@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::process::Stdio;
+use std::task::{Context, Poll};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use tokio::process::Command;
@@ -34,7 +35,7 @@ fn spawn_unconfined(prepared: PreparedCommand) -> Result<Child, SpawnError> {
 
     let PreparedCommand { program, .. } = &prepared;
     let error = |error| SpawnError::from_io(program, error);
-    let since = super::recent_pids::PidSnapshot::take();
+    let since = super::recent_pids::LastPid::read();
     let image = vfork::Image::new(&prepared).map_err(error)?;
     let spawned = super::spawner::run(move || vfork::spawn(&image)).map_err(error)?;
     let child = vfork::VforkChild::new(spawned.process).map_err(error)?;
@@ -114,7 +115,7 @@ fn spawn_wrapped(prepared: PreparedCommand) -> Result<Child, SpawnError> {
         None => None,
     };
     #[cfg(target_os = "linux")]
-    let since = super::recent_pids::PidSnapshot::take();
+    let since = super::recent_pids::LastPid::read();
     let runtime = tokio::runtime::Handle::current();
     let spawned = super::spawner::run(move || {
         let _context = runtime.enter();
@@ -442,6 +443,16 @@ impl Control for Direct {
 
     fn exceeded_processes(&self) -> bool {
         self.exceeded_processes
+    }
+
+    #[cfg(target_os = "linux")]
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &self.child {
+            Process::Unconfined(child) if self.limit.is_none() && self.ended.is_none() => {
+                child.poll_exit(cx)
+            }
+            _ => Poll::Ready(()),
+        }
     }
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {

@@ -4,7 +4,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -12,10 +12,10 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     sendmsg, socketpair,
 };
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitOptions};
 use tracing::{debug, warn};
 
-use super::guard::DESCRIPTORS;
+use super::guard::{self, DESCRIPTORS, Forked};
 use crate::host::GuardProgram;
 
 static SERVERS: Mutex<Vec<Server>> = Mutex::new(Vec::new());
@@ -28,6 +28,37 @@ pub(super) fn start(program: &GuardProgram) {
     {
         servers.push(server);
     }
+}
+
+/// Forks a server for this program. Returns in the server too, with its exit code.
+pub(super) fn fork(program: &GuardProgram) -> Option<i32> {
+    let (ours, theirs) = sockets().ok()?;
+    match guard::fork() {
+        Ok(Forked::Child) => {
+            drop(ours);
+            Some(guard::serve_as_fork(theirs))
+        }
+        Ok(Forked::Parent(process)) => {
+            servers().push(Server {
+                program: program.clone(),
+                process,
+                socket: ours,
+            });
+            None
+        }
+        Err(_) => None, // the first agent starts one, or reports the error
+    }
+}
+
+/// Returns the two ends of the socket between Ostler and a server.
+fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        flags,
+        None,
+    )?)
 }
 
 /// Sends the descriptors of a session to the server, which forks a guard for it.
@@ -63,18 +94,13 @@ fn servers() -> MutexGuard<'static, Vec<Server>> {
 /// A server. It exits when its socket is closed, which happens when this process exits.
 struct Server {
     program: GuardProgram,
-    process: Child,
+    process: Pid,
     socket: OwnedFd,
 }
 
 impl Server {
     fn start(program: &GuardProgram) -> io::Result<Self> {
-        let (socket, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (socket, theirs) = sockets()?;
         let process = Command::new(&program.program)
             .args(&program.args)
             .env_clear() // an agent gets its variables from its session
@@ -83,9 +109,10 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()?;
         debug!(server = process.id(), "guard server started");
+        let process = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         Ok(Self {
             program: program.clone(),
-            process,
+            process: process.ok_or(io::ErrorKind::Unsupported)?,
             socket,
         })
     }
@@ -101,23 +128,15 @@ impl Server {
             SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
         )?;
         // Wake the server, in case it was suspended.
-        let pid = i32::try_from(self.process.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            let _ = rustix::process::kill_process(pid, Signal::CONT);
-        }
+        let _ = rustix::process::kill_process(self.process, Signal::CONT);
         Ok(())
     }
 
     /// Reaps a server that has closed its socket.
-    fn reap(mut self) {
-        let _ = self.process.kill(); // a program that is not a guard may still be running
-        let status = self.process.wait();
-        warn!(
-            server = self.process.id(),
-            ?status,
-            "the guard server ended"
-        );
+    fn reap(self) {
+        // A program that is not a guard may still be running.
+        let _ = rustix::process::kill_process(self.process, Signal::KILL);
+        let status = rustix::process::waitpid(Some(self.process), WaitOptions::empty());
+        warn!(server = ?self.process, ?status, "the guard server ended");
     }
 }

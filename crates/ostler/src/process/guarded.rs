@@ -5,6 +5,7 @@ use std::io::{self, pipe};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ostler_tools::confine::{Confinement, Layers};
@@ -283,6 +284,13 @@ impl Control for Guarded {
 
     fn exceeded_processes(&self) -> bool {
         self.exceeded_processes
+    }
+
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_ended {
+            return Poll::Ready(());
+        }
+        self.socket.poll_read_ready(cx).map(|_| ())
     }
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {

@@ -7,7 +7,6 @@
 //! be missed, like any process that removes the session's mark from its environment.
 
 use std::fs::File;
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 use super::sweep::pids;
@@ -16,6 +15,13 @@ use crate::clock;
 /// Maximum age of a snapshot. Failed forks consume ids too but are not counted, so with an older
 /// snapshot, a wrap-around could go unnoticed.
 const MAX_AGE: Duration = Duration::from_millis(250);
+
+/// Maximum time between the two readings of a snapshot. Even if a million processes are started per
+/// second, ids do not wrap around meanwhile.
+const MAX_READING_TIME: Duration = Duration::from_millis(20);
+
+/// Initial size of the buffer for a file of `/proc`.
+const FILE_BYTES: usize = 4096;
 
 /// Up to this many ids, it is cheaper to try each than to list all processes.
 const MAX_PROBED_IDS: i32 = 256;
@@ -26,6 +32,27 @@ const SHORT_RANGE: i32 = 16;
 /// Maximum number of rounds before falling back to visiting every process. Each round after the
 /// first visits the ids allocated during the previous one.
 const MAX_ROUNDS: usize = 16;
+
+/// The id that was allocated last, read before a child is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LastPid {
+    at: Instant,
+    last: i32,
+}
+
+impl LastPid {
+    /// Reads it. Returns `None` if `/proc` lacks the number, or belongs to another pid namespace.
+    pub(super) fn read() -> Option<Self> {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let shown = std::fs::read_link("/proc/self").ok()?;
+        if shown.to_str()?.parse() != Ok(own) {
+            return None;
+        }
+        let at = clock::monotonic();
+        let last = parse_number(&read_file(LAST_PID_FILE)?)?;
+        Some(Self { at, last })
+    }
+}
 
 /// The state of process id allocation at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,22 +67,27 @@ pub(super) struct PidSnapshot {
 impl PidSnapshot {
     /// Takes a snapshot. Returns `None` if `/proc` lacks the numbers, or belongs to another pid
     /// namespace.
-    pub(super) fn take() -> Option<Self> {
-        let own = rustix::process::getpid().as_raw_nonzero().get();
-        let shown = std::fs::read_link("/proc/self").ok()?;
-        if shown.to_str()?.parse() != Ok(own) {
-            return None;
-        }
-        Self::parse(&read_file(LAST_PID_FILE)?, &read_file("/proc/stat")?)
+    fn take() -> Option<Self> {
+        Self::complete(LastPid::read()?)
     }
 
-    fn parse(last: &str, stat: &str) -> Option<Self> {
+    /// Completes a snapshot with the number of forks, which takes the kernel longer to compute.
+    ///
+    /// Forks between the two readings are not counted. There cannot be enough of them for ids to
+    /// wrap around, unless this process did not run for long.
+    fn complete(LastPid { at, last }: LastPid) -> Option<Self> {
+        let stat = read_file("/proc/stat")?;
+        let is_prompt = clock::monotonic().duration_since(at) < MAX_READING_TIME;
+        Self::parse(at, last, &stat).filter(|_| is_prompt)
+    }
+
+    fn parse(at: Instant, last: i32, stat: &str) -> Option<Self> {
         let forks = stat
             .lines()
             .find_map(|line| line.strip_prefix("processes "))?;
         Some(Self {
-            at: clock::monotonic(),
-            last: parse_number(last)?,
+            at,
+            last,
             forks: forks.trim().parse().ok()?,
         })
     }
@@ -69,10 +101,17 @@ fn parse_number(text: &str) -> Option<i32> {
     text.trim().parse().ok()
 }
 
+/// Reads a file of `/proc`, with as few system calls as possible.
 fn read_file(path: &str) -> Option<String> {
-    let mut text = String::with_capacity(4096);
-    File::open(path).ok()?.read_to_string(&mut text).ok()?;
-    Some(text)
+    let file = File::open(path).ok()?;
+    let mut text = Vec::with_capacity(FILE_BYTES);
+    // The kernel fills the buffer as far as it can.
+    while let 1.. = rustix::io::read(&file, rustix::buffer::spare_capacity(&mut text)).ok()?
+        && text.len() == text.capacity()
+    {
+        text.reserve(text.len());
+    }
+    String::from_utf8(text).ok()
 }
 
 /// A snapshot, and a child started after it. If the child's id is not among those allocated since
@@ -84,8 +123,10 @@ pub(super) struct SpawnSnapshot {
 }
 
 impl SpawnSnapshot {
-    pub(super) fn new(snapshot: PidSnapshot, child: u32) -> Option<Self> {
+    /// Completes the snapshot from before the child was started, while the child is starting.
+    pub(super) fn new(since: LastPid, child: u32) -> Option<Self> {
         let child = i32::try_from(child).ok()?;
+        let snapshot = PidSnapshot::complete(since)?;
         Some(Self { snapshot, child })
     }
 }
@@ -241,16 +282,19 @@ mod tests {
     #[test]
     fn a_snapshot_needs_all_numbers() {
         let stat = "cpu 1 2\nprocesses 27\nprocs_running 1\n";
-        let known = PidSnapshot::parse("31888\n", stat).unwrap();
+        let now = clock::monotonic();
+        let known = PidSnapshot::parse(now, 31888, stat).unwrap();
         assert_eq!((known.last, known.forks), (31888, 27));
-        for (last, stat) in [("", stat), ("x", stat), ("1", "cpu 1 2\n")] {
-            assert!(PidSnapshot::parse(last, stat).is_none(), "{last} {stat}");
+        for stat in ["", "cpu 1 2\n", "processes x\n"] {
+            assert!(PidSnapshot::parse(now, 1, stat).is_none(), "{stat}");
         }
+        assert_eq!(parse_number("31888\n"), Some(31888));
+        assert_eq!((parse_number(""), parse_number("x")), (None, None));
     }
 
     #[test]
     fn children_are_visited() {
-        let before = PidSnapshot::take().unwrap();
+        let before = LastPid::read().unwrap();
         let mut child = std::process::Command::new("sleep")
             .arg("30")
             .spawn()

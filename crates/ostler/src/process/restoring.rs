@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ostler_core::event::{Level, Notice, NoticeCode};
@@ -103,6 +104,13 @@ impl Control for Restoring {
         self.inner
             .as_mut()
             .map_or(Teardown::Confirmed, |inner| inner.end())
+    }
+
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match (&self.stage, &mut self.inner) {
+            (Stage::Running(_), Some(inner)) => inner.poll_exit(cx),
+            _ => Poll::Ready(()),
+        }
     }
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {

@@ -65,6 +65,16 @@ pub(crate) fn confine(
         .filter_map(|path| state_path(path, prepared))
         .collect();
     write.extend(own.iter().cloned());
+    write.extend(host.writable().iter().filter(|dir| dir.is_dir()).cloned());
+    let root = host.private_root();
+    let mounts = root.map_or(&[][..], |root| &root.mounts);
+    let sources = |writable: bool| {
+        let chosen = mounts
+            .iter()
+            .filter(move |mount| mount.writable == writable);
+        chosen.map(|mount| mount.source.clone())
+    };
+    write.extend(sources(true));
     let mut workspaces = Vec::new();
     if request.sandbox == Sandbox::WorkspaceWrite {
         let added = request.added.iter().map(|dir| workspace.join(dir));
@@ -90,12 +100,14 @@ pub(crate) fn confine(
     };
     let mut confinement = Confinement {
         required: request.required,
+        root: root.cloned(),
         ..Confinement::agent(write, &paths)
     };
     // Its argument files are private and outside its own temporary directory.
     confinement
         .read
         .extend(prepared.files.iter().map(|file| file.path().to_owned()));
+    confinement.read.extend(sources(false));
     confinement.protected = workspaces
         .iter()
         .flat_map(|root| protected_paths(root))

@@ -19,6 +19,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::ptr;
 use std::sync::{OnceLock, mpsc};
+use std::task::{Context, Poll};
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use tokio::io::Interest;
@@ -294,6 +295,14 @@ impl VforkChild {
 
     pub(super) fn id(&self) -> u32 {
         self.process.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Polls whether [`Self::wait`] has something to do.
+    pub(super) fn poll_exit(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.status.is_some() {
+            return Poll::Ready(());
+        }
+        self.exit.poll_read_ready(cx).map(|_| ())
     }
 
     /// Waits until it has exited. Cancel safe.

@@ -100,6 +100,14 @@ impl Backlog {
         })
     }
 
+    /// Begins after events that are in the log.
+    pub(super) fn begin_after(&self, last: u64) {
+        let mut retained = self.lock();
+        retained.first = last + 1;
+        retained.last = last;
+        retained.stored = last;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Retained> {
         self.retained.lock().unwrap_or_else(PoisonError::into_inner)
     }

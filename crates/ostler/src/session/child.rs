@@ -1,6 +1,6 @@
 //! State of the agent's child process within a session.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl ChildState {
                         ChildEvent::Stdout(chunk)
                     }
                     chunk = read(stderr), if stderr.is_some() => ChildEvent::Stderr(chunk),
-                    status = control.wait(), if exit.is_none() => ChildEvent::Exited(status),
+                    status = exited(control), if exit.is_none() => ChildEvent::Exited(status),
                     else => std::future::pending().await,
                 }
             }
@@ -137,6 +137,12 @@ impl ChildState {
             None
         }
     }
+}
+
+/// Waits until the child has exited and nothing is left of it.
+async fn exited(control: &mut Box<dyn Control>) -> ExitStatus {
+    poll_fn(|cx| control.poll_exit(cx)).await;
+    control.wait().await
 }
 
 /// Reads from a stream that is open; forever without one.

@@ -17,13 +17,14 @@ use ostler_core::log::{Log, LogError};
 use ostler_core::machine::{Input, Machine};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::Attendance;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::SessionSetup;
 use super::bridge_server::{BridgeEvent, BridgeServer};
 use super::child::{self, ChildEvent, ChildState};
 use super::engine::Engine;
 use super::files::Files;
+use super::inbox::Inbox;
 use super::jobs::{JobResult, Jobs};
 use super::launch_state::LaunchState;
 use super::raw_log::{Bound, RawLog};
@@ -52,7 +53,7 @@ pub(super) fn lost_outcome() -> Outcome {
 
 /// The driver's ends of the channels to the session handle.
 pub(super) struct Caller {
-    pub(super) inbox: mpsc::UnboundedReceiver<Box<Request>>,
+    pub(super) inbox: Inbox,
     /// Resolves when the session handle is dropped, which stops the session.
     pub(super) dropped: oneshot::Receiver<()>,
     pub(super) shared: Arc<Shared>,
@@ -169,8 +170,7 @@ impl Driver {
         if spec.policy.is_some() {
             engine = engine.with_classifier(*dialect);
         }
-        let files = Files::new(host, &setup.dir, spec);
-        let jobs = Jobs::new(host, caller.submissions.clone(), files);
+        let jobs = Jobs::new(host, caller.submissions.clone());
         // Open the log before the agent starts: opening it may block.
         let log = persist::open_log(&setup, &mut engine, &caller.shared);
         let stored = log.as_ref().and_then(|log| log.raw(id));
@@ -288,7 +288,7 @@ impl Driver {
     /// Refuses messages that arrived too late to be read, so that none is lost silently.
     fn refuse_unread_requests(&mut self) {
         self.caller.inbox.close();
-        while let Ok(request) = self.caller.inbox.try_recv() {
+        while let Some(request) = self.caller.inbox.take() {
             if let Input::Send(_) | Input::Steer(_) | Input::SendNow(_) | Input::Approve(_) =
                 request.input
             {
@@ -349,7 +349,12 @@ impl Driver {
             Action::AskHandler(permission) => self.jobs.ask(permission),
             Action::CancelAsk(id) | Action::CancelTool(id) => self.jobs.cancel(&id),
             Action::RunTool(job) => self.jobs.run_tool(job),
-            Action::AccessFile(job) => self.jobs.access_file(job),
+            Action::AccessFile(job) => {
+                let SessionSetup {
+                    host, dir, spec, ..
+                } = &*self.setup;
+                self.jobs.access_file(job, || Files::new(host, dir, spec));
+            }
             Action::WriteBridge { to, line } => self.write_bridge(to, line),
             Action::Adopt(change) => self.state.adopt(change),
             Action::RecordTurn(outcome) => self.setup.breaker.record(&outcome),
@@ -518,7 +523,7 @@ impl Driver {
             result = self.appending.next(), if !self.appending.is_empty() => {
                 Wakeup::Persisted(result)
             }
-            Some(request) = self.caller.inbox.recv() => Wakeup::Request(request),
+            request = self.caller.inbox.next() => Wakeup::Request(request),
             _ = &mut self.caller.dropped, if self.has_caller => Wakeup::CallerDropped,
             event = self.child.event(may_read) => Wakeup::Child(event),
             result = self.jobs.next() => Wakeup::Job(result),

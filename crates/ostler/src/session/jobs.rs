@@ -67,53 +67,65 @@ impl ProgressQueue {
 
 type Running = Pin<Box<dyn Future<Output = Option<JobResult>> + Send>>;
 
+/// Waits for the next job that has a result; forever if there is none.
+async fn next_finished(running: Option<&mut FuturesUnordered<Running>>) -> JobResult {
+    if let Some(running) = running {
+        while let Some(result) = running.next().await {
+            if let Some(result) = result {
+                return result;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
 /// The running jobs of a session.
 pub(super) struct Jobs {
-    running: FuturesUnordered<Running>,
+    /// Empty until the first job: it allocates, and many sessions never run one.
+    running: Option<FuturesUnordered<Running>>,
     /// Abort handles by id.
     aborts: HashMap<String, AbortHandle>,
     tools: Vec<Arc<dyn Tool>>,
     handler: Option<Arc<dyn PermissionHandler>>,
     submissions: Arc<Submissions>,
-    files: Files,
+    /// Created on first use: most agents access files themselves.
+    files: Option<Files>,
     /// Progress of running tools, from the first of the caller's tools on.
     progress: Option<ProgressQueue>,
 }
 
 impl Jobs {
-    pub(super) fn new(host: &Host, submissions: Arc<Submissions>, files: Files) -> Self {
+    pub(super) fn new(host: &Host, submissions: Arc<Submissions>) -> Self {
         let (tools, handler) = (host.tools().to_vec(), host.permission_handler().cloned());
         Self {
-            running: FuturesUnordered::new(),
+            running: None,
             aborts: HashMap::new(),
             tools,
             handler,
             submissions,
-            files,
+            files: None,
             progress: None,
         }
     }
 
     /// Waits for the next result or progress message.
     pub(super) async fn next(&mut self) -> JobResult {
-        loop {
-            tokio::select! {
-                Some((id, message)) = ProgressQueue::next(self.progress.as_mut()) => {
-                    return JobResult::Progress { id, message };
-                }
-                Some(result) = self.running.next(), if !self.running.is_empty() => {
-                    if let Some(result) = result {
-                        return result;
-                    }
-                }
+        tokio::select! {
+            Some((id, message)) = ProgressQueue::next(self.progress.as_mut()) => {
+                JobResult::Progress { id, message }
             }
+            result = next_finished(self.running.as_mut()) => result,
         }
     }
 
     fn start(&mut self, id: String, job: impl Future<Output = JobResult> + Send + 'static) {
         let (job, abort) = abortable(job);
         self.aborts.insert(id, abort);
-        self.running.push(Box::pin(async move { job.await.ok() }));
+        self.push(Box::pin(async move { job.await.ok() }));
+    }
+
+    fn push(&mut self, job: Running) {
+        self.running.get_or_insert_default().push(job);
     }
 
     /// Cancels a job.
@@ -198,9 +210,10 @@ impl Jobs {
     }
 
     /// Reads or writes a file in the workspace. It is only cancelled when the agent exits.
-    pub(super) fn access_file(&mut self, job: FileJob) {
-        let (files, id) = (self.files.clone(), job.id.clone());
-        self.running.push(Box::pin(async move {
+    pub(super) fn access_file(&mut self, job: FileJob, files: impl FnOnce() -> Files) {
+        let files = self.files.get_or_insert_with(files).clone();
+        let id = job.id.clone();
+        self.push(Box::pin(async move {
             Some(JobResult::File(id, files.run(job).await))
         }));
     }
@@ -212,7 +225,7 @@ impl Jobs {
 
     /// Cancels all jobs, after the agent has exited.
     pub(super) fn clear(&mut self) {
-        self.running.clear();
+        self.running = None;
         self.aborts.clear();
     }
 }

@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use ostler_core::dialect::Change;
 use ostler_core::event::{Notice, Refused};
-use ostler_core::machine::{CallerRequest, Completion, Input, Interruption, PermissionAnswer};
-use tokio::sync::{mpsc, oneshot};
+use ostler_core::machine::{
+    CallerRequest, Charge, Completion, Input, Interruption, PermissionAnswer,
+};
+use ostler_core::request::{SessionReply, SessionRequest};
+use tokio::sync::oneshot;
 
+use super::inbox::Sender;
 use super::reader::Reader;
 use super::status::{SessionStatus, Shared};
 use super::tool_results::Submissions;
@@ -68,7 +72,7 @@ pub struct SubmittedResult {
 /// Controls a session from anywhere: another task, a signal handler. Cheap to clone.
 #[derive(Clone)]
 pub struct Remote {
-    pub(super) requests: mpsc::UnboundedSender<Box<Request>>,
+    pub(super) requests: Sender,
     pub(super) shared: Arc<Shared>,
     pub(super) submissions: Arc<Submissions>,
 }
@@ -243,11 +247,58 @@ impl Remote {
         let _ = self.request(Input::Notice(notice));
     }
 
+    /// Sets what other sessions used on behalf of this one, in all. It counts towards the budget.
+    pub fn charge(&self, charge: Charge) {
+        let _ = self.request(Input::Charge(charge));
+    }
+
+    /// Carries out a request that came from elsewhere, in the order of the calls. The future
+    /// resolves to its result.
+    pub fn perform(
+        &self,
+        request: SessionRequest,
+    ) -> impl Future<Output = SessionReply> + Send + use<> {
+        let plain = |input| Performed::Sent(self.request(input));
+        let waiting = Performed::Waiting;
+        let performed = match request {
+            SessionRequest::Send(text) => plain(Input::Send(text)),
+            SessionRequest::Steer(text) => plain(Input::Steer(text)),
+            SessionRequest::SendNow(text) => plain(Input::SendNow(text)),
+            SessionRequest::Approve(calls) => plain(Input::Approve(calls)),
+            SessionRequest::Pause => plain(Input::Pause),
+            SessionRequest::Freeze => plain(Input::Freeze),
+            SessionRequest::Resume => plain(Input::Resume),
+            SessionRequest::Stop => plain(Input::Stop),
+            SessionRequest::Kill => plain(Input::Kill),
+            SessionRequest::Notice(notice) => plain(Input::Notice(notice)),
+            SessionRequest::Charge(charge) => plain(Input::Charge(charge)),
+            SessionRequest::Interrupt => waiting(self.request_and_wait(Input::Interrupt)),
+            SessionRequest::Change(change) => {
+                waiting(self.request_and_wait(|request| Input::Change(request, change)))
+            }
+            SessionRequest::Answer { id, answer } => {
+                waiting(self.request_and_wait(|request| Input::PermissionAnswered {
+                    id,
+                    answer,
+                    request: Some(request),
+                }))
+            }
+        };
+        async move {
+            match performed {
+                Performed::Sent(Ok(())) => SessionReply::Done,
+                Performed::Sent(Err(SessionEnded)) => SessionReply::Ended,
+                Performed::Waiting(completion) => match completion.await {
+                    Ok(completion) => completion.into(),
+                    Err(_) => SessionReply::Ended,
+                },
+            }
+        }
+    }
+
     fn request(&self, input: Input) -> Result<(), SessionEnded> {
         let pending = None;
-        self.requests
-            .send(Box::new(Request { input, pending }))
-            .map_err(|_| SessionEnded)
+        self.requests.send(Request { input, pending })
     }
 
     fn request_and_wait(
@@ -257,9 +308,15 @@ impl Remote {
         let (done, completion) = oneshot::channel();
         let request = self.shared.next_request();
         let (input, pending) = (input(request), Some(PendingRequest { request, done }));
-        let _ = self.requests.send(Box::new(Request { input, pending }));
+        let _ = self.requests.send(Request { input, pending });
         completion // resolves with an error if the session has ended
     }
+}
+
+/// A request under way.
+enum Performed {
+    Sent(Result<(), SessionEnded>),
+    Waiting(oneshot::Receiver<Completion>),
 }
 
 async fn completed(completion: oneshot::Receiver<Completion>) -> Result<(), RequestError> {

@@ -205,3 +205,37 @@ fn time_warns_at_four_fifths_and_interrupts_at_the_limit() {
     );
     assert!(is_closed(&rig));
 }
+
+fn charged(cost_usd: f64, tokens: u64) -> Input {
+    Input::Charge(Charge { cost_usd, tokens })
+}
+
+#[test]
+fn what_others_use_counts_towards_the_budget() {
+    // During a turn.
+    let mut rig = money(10.0);
+    rig.give(event(spent(3.0).into())).give(charged(4.9, 7));
+    assert_eq!((warnings(&rig).len(), is_interrupted(&rig)), (0, false));
+    rig.give(charged(5.0, 7));
+    assert_eq!(warnings(&rig), ["$8.0000 of the $10 budget is used."]);
+    rig.give(event(spent(5.0).into()));
+    assert!(is_interrupted(&rig));
+    rig.give(turn_ended(over(Cause::Interrupted)));
+    assert_eq!(
+        rig.turn_ended().outcome.message,
+        "The session and its children have cost $10.0000; the budget is $10."
+    );
+
+    // Before the session has used anything that is known, and between turns.
+    for in_turn in [true, false] {
+        let mut rig = waiting(Limits::default().budget_tokens(100), all_capabilities());
+        if !in_turn {
+            rig.give(turn_ended(over(Cause::Completed)));
+        }
+        rig.give(charged(0.0, 99));
+        assert_eq!(warnings(&rig).len(), 1);
+        assert!(!is_interrupted(&rig) && !is_closed(&rig));
+        rig.give(charged(0.0, 100));
+        assert_eq!((is_interrupted(&rig), is_closed(&rig)), (in_turn, !in_turn));
+    }
+}

@@ -164,6 +164,9 @@ fn rules(confinement: &Confinement) -> Result<RulesetCreated, landlock::RulesetE
     for path in &confinement.write {
         rules = allow(rules, path, AccessFs::from_all(NEWEST) & !DEVICES)?;
     }
+    if let Some(root) = &confinement.root {
+        rules = allow(rules, &root.stage, AccessFs::ReadDir.into())?;
+    }
     // Access through a link is decided by its target, so paths are resolved.
     let hidden: Vec<PathBuf> = confinement
         .hidden

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::super::{Confinement, Layers, Namespaces, Network};
-use super::{capabilities, checked, pid_namespace};
+use super::{capabilities, checked, new_root, pid_namespace};
 
 /// Namespaces to enter, with everything needed for it.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Plan {
     write: Vec<CString>,
     /// Read-only paths below the writable ones.
     protected: Vec<CString>,
+    /// A root of its own, entered once everything else is mounted.
+    root: Option<new_root::RootPlan>,
 }
 
 /// Plans the namespaces, or returns `None` if the system's settings do not allow them.
@@ -36,12 +38,17 @@ pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
     }
     let write = real(&confinement.write)?;
     let protected = real(&confinement.protected)?;
+    let root = match &confinement.root {
+        Some(root) => Some(new_root::RootPlan::new(root)?),
+        None => None,
+    };
     if capabilities::has_sys_admin() {
         return Some(Plan {
             flags,
             maps: Vec::new(),
             write,
             protected,
+            root,
         });
     }
     if !unprivileged_namespaces_allowed() {
@@ -64,6 +71,7 @@ pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
         maps: maps.collect::<Option<_>>()?,
         write,
         protected,
+        root,
     })
 }
 
@@ -76,7 +84,7 @@ fn real(paths: &[PathBuf]) -> Option<Vec<CString>> {
         .collect()
 }
 
-fn c_path(path: &Path) -> Option<CString> {
+pub(super) fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
@@ -104,7 +112,7 @@ impl Plan {
     /// exec then.
     pub(super) fn enter(&self, report: &OwnedFd) -> io::Result<Layers> {
         let Some(flags) = self.unshare() else {
-            return Ok(Layers::default());
+            return self.without(Layers::default());
         };
         if !self.maps.iter().all(|(file, map)| write(file, map)) {
             return Err(io::Error::last_os_error());
@@ -152,7 +160,7 @@ impl Plan {
     fn mount(&self, mounted: Layers) -> io::Result<Layers> {
         use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
         if make_private().is_err() {
-            return Ok(mounted);
+            return self.without(mounted);
         }
         // Space for a limited number; further paths of a policy stay read-only.
         let mut trees: [Option<OwnedFd>; MAX_WRITABLE] = [const { None }; MAX_WRITABLE];
@@ -162,11 +170,11 @@ impl Plan {
         for (tree, path) in trees.iter_mut().zip(&self.write) {
             match open_tree(rustix::fs::CWD, path.as_c_str(), flags) {
                 Ok(opened) => *tree = Some(opened),
-                Err(_) => return Ok(mounted), // before Linux 5.2, or refused
+                Err(_) => return self.without(mounted), // before Linux 5.2, or refused
             }
         }
         if make_read_only(rustix::fs::CWD, c"/").is_err() {
-            return Ok(mounted); // before Linux 5.12, or refused
+            return self.without(mounted); // before Linux 5.12, or refused
         }
         let attach = |tree: &OwnedFd, path: &CString| {
             move_mount(
@@ -190,8 +198,23 @@ impl Plan {
                 Err(error) => return Err(error.into()),
             }
         }
-        reenter_current_dir()?; // the child's directory still belongs to the old mounts
-        Ok(mounted.with(Layers::MOUNTS).with(mount_shared_memory()))
+        let entered = mounted.with(Layers::MOUNTS).with(mount_shared_memory());
+        match &self.root {
+            Some(root) => root.enter()?,
+            None => reenter_current_dir()?, // it still belongs to the old mounts
+        }
+        Ok(entered)
+    }
+
+    /// Returns the layers of a process without mounts.
+    ///
+    /// # Errors
+    /// The process needs a private root, and must not exec then.
+    fn without(&self, entered: Layers) -> io::Result<Layers> {
+        match self.root {
+            Some(_) => Err(io::Error::from_raw_os_error(libc::ENOTSUP)),
+            None => Ok(entered),
+        }
     }
 }
 

@@ -236,8 +236,9 @@ pub(crate) async fn at_once(subject: &'static Subject) {
         let said = live.interrupt().await;
         match said {
             Interruption::Acknowledged => drop(goes_on(live, &scene).await),
-            // The turn ended before the interrupt.
-            Interruption::TooLate | Interruption::NoTurn if after > 0 => {
+            // The turn ended before the interrupt. On a busy machine, an agent that gets both at
+            // once may answer first.
+            said if said == Interruption::TooLate || after > 0 => {
                 assert_eq!(
                     [live.turn().await.text, live.ask("the second").await.text],
                     ["One.", "Two."]
