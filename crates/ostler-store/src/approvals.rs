@@ -1,8 +1,12 @@
 //! Approvals: permission requests of a daemon's sessions, each answered at most once.
 
+use std::path::PathBuf;
+
 use ostler_core::event::{Decision, Event, Permission, Timestamp};
 use ostler_core::names::named;
 use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use crate::stored_path;
 
 named! {
     /// State of an approval.
@@ -28,6 +32,12 @@ pub struct Approval {
     pub id: String,
     /// Ostler's id of the session.
     pub session: String,
+    /// The agent of the session.
+    pub agent: String,
+    /// The directory of the session.
+    pub dir: PathBuf,
+    /// Name of the session.
+    pub name: String,
     /// The `permission` event, as JSON.
     pub event: String,
     /// Id of the request within the session.
@@ -53,6 +63,8 @@ pub enum DecideResult {
     Decided(Box<Approval>),
     /// It was decided before.
     Earlier(Box<Approval>),
+    /// The answer came after the request had expired: it is marked as such now.
+    Late(Box<Approval>),
     /// There is no such approval.
     Unknown,
 }
@@ -68,6 +80,31 @@ pub struct ApprovalDecision<'a> {
     pub message: Option<&'a str>,
     /// When.
     pub at: Timestamp,
+}
+
+/// Which approvals are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ApprovalSelection {
+    /// All of them, the oldest first.
+    #[default]
+    All,
+    /// Those in one state, the oldest first.
+    In(ApprovalState),
+    /// Those that are not pending, the one that was decided last first.
+    Decided,
+}
+
+/// Filter of a list of approvals.
+#[derive(Debug, Clone, Default)]
+pub struct ApprovalFilter {
+    /// Which ones.
+    pub selection: ApprovalSelection,
+    /// Only those of this session.
+    pub session: Option<String>,
+    /// Only those that come after this one in the list.
+    pub after: Option<String>,
+    /// Maximum number of approvals.
+    pub limit: Option<usize>,
 }
 
 /// Adds or closes the approval of a permission event, if the session is managed.
@@ -107,9 +144,10 @@ pub(crate) fn on_permission(
     .map(drop)
 }
 
-const COLUMNS: &str = "SELECT id, sessions.session, event, request, asked_at, expires_at,
-    approvals.state, decided_at, decided_by, message
-    FROM approvals JOIN sessions ON approvals.session = key ";
+const COLUMNS: &str = "SELECT id, sessions.session, event, approvals.request, asked_at, expires_at,
+    approvals.state, decided_at, decided_by, message, agent, dir, managed.name
+    FROM approvals JOIN sessions ON approvals.session = key
+    JOIN managed ON approvals.session = managed.session ";
 
 fn row(row: &rusqlite::Row<'_>) -> Result<Approval> {
     let state: String = row.get(6)?;
@@ -128,14 +166,35 @@ fn row(row: &rusqlite::Row<'_>) -> Result<Approval> {
         decided_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
         decided_by: row.get(8)?,
         message: row.get(9)?,
+        agent: row.get(10)?,
+        dir: stored_path::dir(row.get_ref(11)?),
+        name: row.get(12)?,
     })
 }
 
-/// Lists approvals, the oldest first; with a state, only those in it.
-pub(crate) fn list(db: &Connection, state: Option<ApprovalState>) -> Result<Vec<Approval>> {
-    let sql = format!("{COLUMNS} WHERE ?1 IS NULL OR approvals.state = ?1 ORDER BY asked_at, id");
+/// Lists approvals.
+pub(crate) fn list(db: &Connection, filter: &ApprovalFilter) -> Result<Vec<Approval>> {
+    let (state, is_decided) = match filter.selection {
+        ApprovalSelection::All => (None, false),
+        ApprovalSelection::In(state) => (Some(state.as_str()), false),
+        ApprovalSelection::Decided => (None, true),
+    };
+    let (which, at, comparison, order) = if is_decided {
+        let at = "COALESCE(decided_at, asked_at)";
+        ("approvals.state <> 'pending'", at, "<", "DESC")
+    } else {
+        ("TRUE", "asked_at", ">", "ASC")
+    };
+    let sql = format!(
+        "{COLUMNS} WHERE {which} AND (?1 IS NULL OR approvals.state = ?1)
+         AND (?2 IS NULL OR sessions.session = ?2)
+         AND (?3 IS NULL OR ({at}, id) {comparison} (SELECT {at}, id FROM approvals WHERE id = ?3))
+         ORDER BY {at} {order}, id {order} LIMIT ?4"
+    );
+    let limit = filter.limit.and_then(|limit| i64::try_from(limit).ok());
     let mut query = db.prepare_cached(&sql)?;
-    let rows = query.query_map([state.map(ApprovalState::as_str)], row)?;
+    let values = params![state, filter.session, filter.after, limit.unwrap_or(-1)];
+    let rows = query.query_map(values, row)?;
     rows.collect()
 }
 
@@ -149,7 +208,7 @@ pub(crate) fn get(db: &Connection, id: &str) -> Result<Option<Approval>> {
 /// Returns the pending approval of a session's permission request.
 pub(crate) fn pending(db: &Connection, session: &str, request: &str) -> Result<Option<Approval>> {
     let sql = format!(
-        "{COLUMNS} WHERE sessions.session = ?1 AND request = ?2 AND approvals.state = 'pending'"
+        "{COLUMNS} WHERE sessions.session = ?1 AND approvals.request = ?2 AND approvals.state = 'pending'"
     );
     db.prepare_cached(&sql)?
         .query_row([session, request], row)
@@ -162,22 +221,66 @@ pub(crate) fn decide(
     id: &str,
     decision: ApprovalDecision<'_>,
 ) -> Result<DecideResult> {
+    let expired = ApprovalState::Expired.as_str();
     let changed = db.execute(
         "UPDATE approvals SET state = ?2, decided_at = ?3, decided_by = ?4, message = ?5
-         WHERE id = ?1 AND state = 'pending'",
+         WHERE id = ?1 AND state = 'pending' AND (expires_at > ?3 OR ?2 = ?6)",
         params![
             id,
             decision.state.as_str(),
             decision.at.0,
             decision.by,
-            decision.message
+            decision.message,
+            expired
         ],
     )?;
+    // The timer of the session may be late.
+    let is_late = changed == 0
+        && db.execute(
+            "UPDATE approvals SET state = ?2, decided_at = ?3, decided_by = 'timeout'
+             WHERE id = ?1 AND state = 'pending'",
+            params![id, expired, decision.at.0],
+        )? > 0;
     Ok(match get(db, id)? {
+        Some(approval) if is_late => DecideResult::Late(Box::new(approval)),
         None => DecideResult::Unknown,
         Some(approval) if changed > 0 => DecideResult::Decided(Box::new(approval)),
         Some(approval) => DecideResult::Earlier(Box::new(approval)),
     })
+}
+
+/// Marks the approvals of a session as withdrawn that were allowed, but whose answer never reached
+/// the session.
+pub(crate) fn withdraw_undelivered(db: &Connection, session: &str) -> Result<()> {
+    db.execute(
+        "UPDATE approvals SET state = 'withdrawn' WHERE state = 'allowed'
+         AND session = (SELECT key FROM sessions WHERE session = ?1)
+         AND request IN (SELECT id FROM permissions
+             WHERE permissions.session = approvals.session AND answered_at IS NULL)",
+        [session],
+    )
+    .map(drop)
+}
+
+/// Marks the approvals of a session as pending again whose permission requests are still open,
+/// whatever was decided.
+pub(crate) fn reopen_undelivered(
+    db: &Connection,
+    session: &str,
+    expires_at: Timestamp,
+) -> Result<()> {
+    // An earlier request may have had the same id.
+    db.execute(
+        "UPDATE approvals SET state = 'pending', expires_at = ?2, decided_at = NULL,
+             decided_by = NULL, message = NULL
+         WHERE session = (SELECT key FROM sessions WHERE session = ?1)
+         AND request IN (SELECT id FROM permissions
+             WHERE permissions.session = approvals.session AND answered_at IS NULL)
+         AND asked_at = (SELECT max(asked_at) FROM approvals AS other
+             WHERE other.session = approvals.session AND other.request = approvals.request)",
+        params![session, expires_at.0],
+    )
+    .map(drop)
 }
 
 /// Marks an approval as withdrawn, whatever was decided.

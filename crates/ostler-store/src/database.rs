@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::StoreError;
 use crate::files::StoreDir;
-use crate::schema;
+use crate::{schema, title};
 
 /// How long to wait for another process that writes. A write takes milliseconds, so this is for a
 /// machine under load.
@@ -54,6 +54,7 @@ pub(crate) fn open_to_read(store_dir: &StoreDir) -> Result<Connection, StoreErro
     let open = || -> rusqlite::Result<Connection> {
         let connection = connect(&path)?;
         connection.pragma_update(None, "query_only", true)?;
+        title::add_function(&connection)?;
         Ok(connection)
     };
     open().map_err(StoreError::database(&path))
@@ -68,6 +69,7 @@ pub(crate) fn open_read_only(store_dir: &StoreDir) -> Result<Connection, StoreEr
     connection
         .busy_timeout(BUSY_TIMEOUT)
         .map_err(StoreError::database(&path))?;
+    title::add_function(&connection).map_err(StoreError::database(&path))?;
     schema::overlay(&connection, &path)?;
     Ok(connection)
 }
@@ -91,6 +93,6 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     // Otherwise closing the last connection would checkpoint and wait for the disk at the end of
     // every run. The WAL is complete without that, and is checkpointed at a thousand pages.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.set_prepared_statement_cache_capacity(32);
+    connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }

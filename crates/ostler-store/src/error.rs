@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ostler_core::log::LogError;
+use rusqlite::ErrorCode;
 
 /// An error of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +39,12 @@ pub enum StoreError {
         path: PathBuf,
         /// The message of SQLite.
         why: String,
+    },
+    /// Another process holds the lock of the database.
+    #[error("{}: another process has locked the database", path.display())]
+    Locked {
+        /// The database.
+        path: PathBuf,
     },
     /// A request for one session is invalid, whatever the state of the database.
     #[error("session {session}: {why}")]
@@ -88,9 +95,14 @@ impl StoreError {
 
     /// Returns a conversion for errors of the database at `path`.
     pub(crate) fn database(path: &Path) -> impl Fn(rusqlite::Error) -> Self + '_ {
-        move |error| Self::Database {
-            path: path.to_owned(),
-            why: error.to_string(),
+        move |error| match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked {
+                path: path.to_owned(),
+            },
+            _ => Self::Database {
+                path: path.to_owned(),
+                why: error.to_string(),
+            },
         }
     }
 }

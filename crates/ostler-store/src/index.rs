@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
 use crate::approvals;
 
 /// Maximum length of the first prompt in lists, in characters.
-const PROMPT_HEAD: usize = 200;
+pub(crate) const PROMPT_HEAD: u16 = 200;
 
 /// Maximum length of an unknown message's kind, in characters.
 const KIND_HEAD: usize = 200;
@@ -165,7 +165,7 @@ fn on_turn_started(db: &Connection, key: i64, event: &Event, turn: &TurnStarted)
     let head: Option<String> = turn
         .prompt
         .as_ref()
-        .map(|prompt| prompt.chars().take(PROMPT_HEAD).collect());
+        .map(|prompt| prompt.chars().take(usize::from(PROMPT_HEAD)).collect());
     db.prepare_cached(
         "UPDATE sessions SET turns = ?2, prompt = coalesce(prompt, ?3) WHERE key = ?1",
     )?

@@ -7,16 +7,23 @@
 //! append are stored all or none, and a session's events are numbered without a gap.
 //!
 //! Reading order: `files` creates the directory, `database` opens the file in it, and `schema`
-//! migrates it. `writer` is the only thread that writes, and `index` updates the rows that an event
-//! affects. `rows`, `usage` and `search` are the queries; `prune` removes sessions. `managed` and
-//! `approvals` are for the sessions of a daemon.
+//! migrates it. `writer` is the only thread that writes events, and `index` updates the rows that
+//! an event affects. `rows`, `history`, `usage` and `search` are the queries, on the connections of
+//! `pool`; `prune` removes sessions. `managed`, `approvals` and `deliveries` are for the sessions
+//! of a daemon, and `ledger` for the evaluation.
 
 mod error;
 mod files;
 mod driver;
+mod stored_path;
 mod schema;
+mod title;
+mod counters;
 mod database;
+mod cancel;
+mod pool;
 mod approvals;
+mod deliveries;
 mod index;
 mod writer;
 mod rows;
@@ -25,13 +32,25 @@ mod usage;
 mod search;
 mod prune;
 mod store;
+mod history;
+mod ledger;
 
-pub use approvals::{Approval, ApprovalDecision, ApprovalState, DecideResult};
+pub use approvals::{
+    Approval, ApprovalDecision, ApprovalFilter, ApprovalSelection, ApprovalState, DecideResult,
+};
+pub use cancel::Cancel;
+pub use counters::TokenCounters;
+pub use deliveries::{Delivery, DeliveryResult};
 pub use error::StoreError;
+pub use ledger::{
+    AttemptKey, AttemptRow, AttemptState, Booking, Claim, ClaimRequest, ClaimResult, Finish,
+    FinishResult, HeartbeatResult, Ledger, NewRun, RemoteAttempt, Reservation, RunRow, TrialName,
+    TrialRow, TrialState, Worker,
+};
 pub use managed::{IdempotentRequest, ManagedSession, NewManaged, Orphaned};
 pub use ostler_core::log::{AppendFuture, Log, LogEntry, LogError, NewSession, SessionRecord};
 pub use prune::{PruneLimits, Pruned};
 pub use rows::{EventRow, Filter, SessionRow, SessionStatus, UnknownMessages};
-pub use search::{SearchHit, Speaker};
+pub use search::{SearchHit, SearchPage, SearchQuery, SnippetPart, Speaker};
 pub use store::Store;
-pub use usage::{UsageGroup, UsageKey, UsageQuery, UsageReport};
+pub use usage::{InvalidOffset, UsageGroup, UsageKey, UsageQuery, UsageReport, UtcOffset};

@@ -22,6 +22,10 @@ pub struct NewManaged {
     pub approval_ms: u64,
     /// Whether it waits to be started.
     pub queued: bool,
+    /// The session whose agent starts it.
+    pub parent: Option<String>,
+    /// The idempotency key of the request, if it has one.
+    pub key: Option<String>,
 }
 
 /// What the store knows about a managed session besides its row.
@@ -63,8 +67,39 @@ pub(crate) fn create(db: &Connection, new: &NewManaged, started: Option<u64>) ->
         ":granted": new.granted,
         ":approval_ms": signed(new.approval_ms),
         ":queued": new.queued,
-    })
-    .map(drop)
+    })?;
+    // So that it has a title while it waits.
+    db.prepare_cached(
+        "UPDATE sessions SET prompt = substr(json_extract(?2, '$.prompt'), 1, ?3) WHERE key = ?1",
+    )?
+    .execute(params![key, new.request, index::PROMPT_HEAD])?;
+    if let Some(idempotency) = &new.key {
+        db.execute(
+            "UPDATE idempotency SET response = ?2 || ?3 WHERE key = ?1",
+            params![idempotency, CREATING, new.session.session],
+        )?;
+    }
+    if let Some(parent) = &new.parent {
+        db.execute(
+            "INSERT INTO children (session, parent) VALUES (?1, ?2)",
+            params![key, parent],
+        )?;
+    }
+    Ok(())
+}
+
+/// Returns the sessions that a session's agent started, the oldest first.
+pub(crate) fn children(db: &Connection, parent: &str) -> Result<Vec<SessionRow>> {
+    let mut ids = db.prepare_cached(
+        "SELECT sessions.session FROM children JOIN sessions ON children.session = key
+         WHERE parent = ?1 ORDER BY key",
+    )?;
+    let ids = ids.query_map([parent], |row| row.get(0))?;
+    let mut found = Vec::new();
+    for id in ids.collect::<Result<Vec<String>>>()? {
+        found.extend(rows::session(db, &id)?);
+    }
+    Ok(found)
 }
 
 /// Marks a session as started by this process. Returns false if it was not waiting.
@@ -84,6 +119,16 @@ pub(crate) fn dequeue(
         params![session, pid, started.map(signed), changed > 0],
     )?;
     Ok(changed > 0)
+}
+
+/// Marks a session that has not ended as driven by this process.
+pub(crate) fn adopt(db: &Connection, session: &str, pid: u32, started: Option<u64>) -> Result<()> {
+    db.execute(
+        "UPDATE sessions SET driver_pid = ?2, driver_started = ?3
+         WHERE session = ?1 AND cause IS NULL",
+        params![session, pid, started.map(signed)],
+    )?;
+    Ok(())
 }
 
 pub(crate) fn managed(db: &Connection, session: &str) -> Result<Option<ManagedSession>> {
@@ -159,6 +204,13 @@ pub(crate) fn orphaned(db: &Connection) -> Result<Vec<Orphaned>> {
 /// How long the response to a request with an idempotency key is kept: a day.
 const RETENTION_MS: i64 = 24 * 60 * 60 * 1000;
 
+/// Start of a response that is not known yet: the id of the session follows that the request
+/// creates.
+const CREATING: &str = "?";
+
+/// The same, if the daemon is gone that created the session.
+const CREATED: &str = "@";
+
 /// State of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdempotentRequest {
@@ -166,6 +218,8 @@ pub enum IdempotentRequest {
     New,
     /// An identical request was answered with this.
     Done(String),
+    /// An identical request created this session, but its daemon was killed before it answered.
+    Created(String),
     /// An identical request is being processed.
     Running,
     /// The key was used for another request.
@@ -199,7 +253,11 @@ pub(crate) fn begin_idempotent(
             IdempotentRequest::New
         }
         Some((other, _)) if other != fingerprint => IdempotentRequest::Different,
-        Some((_, Some(response))) => IdempotentRequest::Done(response),
+        Some((_, Some(response))) if response.starts_with(CREATING) => IdempotentRequest::Running,
+        Some((_, Some(response))) => match response.strip_prefix(CREATED) {
+            Some(session) => IdempotentRequest::Created(session.to_owned()),
+            None => IdempotentRequest::Done(response),
+        },
         Some((_, None)) => IdempotentRequest::Running,
     })
 }
@@ -216,8 +274,17 @@ pub(crate) fn end_idempotent(db: &Connection, key: &str, response: Option<&str>)
     Ok(())
 }
 
-/// Forgets requests without a response, whose daemon is gone.
+/// Forgets requests without a response, whose daemon is gone, unless they created a session.
 pub(crate) fn forget_unanswered(db: &Connection) -> Result<()> {
-    db.execute("DELETE FROM idempotency WHERE response IS NULL", [])
-        .map(drop)
+    db.execute(
+        "UPDATE idempotency SET response = ?2 || substr(response, 2)
+         WHERE substr(response, 1, 1) = ?1
+         AND substr(response, 2) IN (SELECT session FROM sessions)",
+        [CREATING, CREATED],
+    )?;
+    db.execute(
+        "DELETE FROM idempotency WHERE response IS NULL OR substr(response, 1, 1) = ?1",
+        [CREATING],
+    )
+    .map(drop)
 }

@@ -10,6 +10,7 @@ use crate::error::StoreError;
 use crate::files::StoreDir;
 use crate::index::unsigned;
 use crate::rows::{self, SessionStatus};
+use crate::search;
 
 type Result<T, E = rusqlite::Error> = std::result::Result<T, E>;
 
@@ -116,7 +117,7 @@ pub(crate) fn remove(
     let found = change
         .query_row(
             "SELECT cause, driver_pid, driver_started,
-                 (SELECT coalesce(sum(octet_length(json)), 0) FROM events WHERE session = key)
+                 (SELECT coalesce(sum(octet_length(json)), 0) FROM events WHERE session = key), key
              FROM sessions WHERE session = ?1",
             [session],
             |row| {
@@ -124,25 +125,23 @@ pub(crate) fn remove(
                 Ok((
                     rows::status(cause.as_deref(), row.get(1)?, row.get(2)?),
                     unsigned(row.get(3)?),
+                    row.get(4)?,
                 ))
             },
         )
         .optional()
         .map_err(&database_error)?;
-    let mut bytes = match found {
+    let (mut bytes, key) = match found {
         None => return Err(StoreError::session(session, &"not found")),
-        Some((SessionStatus::Live(pid), _)) => {
+        Some((SessionStatus::Live(pid), ..)) => {
             return Err(StoreError::Running {
                 session: session.to_owned(),
                 pid,
             });
         }
-        Some((_, bytes)) => bytes,
+        Some((_, bytes, key)) => (bytes, key),
     };
-    retain_position(&change).map_err(&database_error)?;
-    change
-        .execute("DELETE FROM sessions WHERE session = ?1", [session])
-        .map_err(&database_error)?;
+    remove_rows(&change, key).map_err(&database_error)?;
     change.commit().map_err(&database_error)?;
     for file in store_dir.raw_files(session) {
         bytes += file.metadata().map_or(0, |meta| meta.len());
@@ -157,11 +156,18 @@ pub(crate) fn remove_all(db: &mut Connection, keys: &[i64]) -> Result<()> {
     // One transaction each, so that other writers wait for one session only.
     for key in keys {
         let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        retain_position(&change)?;
-        change.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
+        remove_rows(&change, *key)?;
         change.commit()?;
     }
     free_pages(db)
+}
+
+/// Removes a session, its events, and what is indexed of them.
+fn remove_rows(db: &Connection, key: i64) -> Result<()> {
+    retain_position(db)?;
+    search::remove(db, key)?;
+    db.execute("DELETE FROM sessions WHERE key = ?1", [key])
+        .map(drop)
 }
 
 /// Stores the highest position before events are removed. Otherwise new events would get positions

@@ -7,11 +7,13 @@ use ostler_core::event::{Event, SessionState, Timestamp, Unreadable};
 use ostler_core::log::{PAGE_BYTES, SessionRecord};
 use ostler_core::outcome::{Cause, Status};
 use ostler_core::usage::CostSource;
-use rusqlite::types::{Value, ValueRef};
+use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use crate::driver;
+use crate::counters::TokenCounters;
 use crate::index::{dir_value, signed, unsigned};
+pub(crate) use crate::stored_path::dir;
+use crate::{driver, title};
 
 /// Maximum number of matches of an ambiguous prefix that are listed.
 const MAX_CANDIDATES: usize = 10;
@@ -38,6 +40,12 @@ pub struct Filter {
     pub after: Option<String>,
     /// Leaves out failed starts ([`SessionRow::is_failed_start`]).
     pub without_failed_starts: bool,
+    /// Only sessions with this text in their title, name, directory, id or model, ignoring case.
+    pub text: Option<String>,
+    /// Only sessions with a permission request that waits for an answer in a daemon.
+    pub waiting: bool,
+    /// Only sessions that the agent of this session started.
+    pub parent: Option<String>,
 }
 
 /// A session in a list.
@@ -81,6 +89,16 @@ pub struct SessionRow {
     pub labels: BTreeMap<String, String>,
     /// The name that it has in a daemon.
     pub name: Option<String>,
+    /// Number of permission requests that wait for an answer in a daemon.
+    pub pending_approvals: u64,
+    /// Number of its last event; 0 if it has none.
+    pub last_seq: u64,
+    /// The session whose agent started it.
+    pub parent: Option<String>,
+    /// Tokens of the turns that have ended, by kind.
+    pub counters: TokenCounters,
+    /// How its last turn ended; `None` before that.
+    pub last_turn: Option<Cause>,
 }
 
 /// A stored event, as it was written.
@@ -99,6 +117,12 @@ pub struct EventRow {
 }
 
 impl SessionRow {
+    /// Returns the first line of the first prompt, of at most 120 characters.
+    #[must_use]
+    pub fn title(&self) -> Option<String> {
+        self.prompt.as_deref().and_then(title::title)
+    }
+
     /// Returns true if the session has ended without any work: it had no turn, or its agent never
     /// started.
     #[must_use]
@@ -188,12 +212,20 @@ const COLUMNS: &str =
     tokens, cost_usd, cost_source, continues, prompt, driver_pid, driver_started,
     EXISTS (SELECT 1 FROM events WHERE events.session = key AND type = 'started'), state,
     (SELECT json_group_object(name, value) FROM labels WHERE labels.session = key),
-    (SELECT name FROM managed WHERE managed.session = key) FROM sessions ";
+    (SELECT name FROM managed WHERE managed.session = key),
+    (SELECT count(*) FROM approvals WHERE approvals.session = key AND approvals.state = 'pending'),
+    (SELECT max(seq) FROM events WHERE events.session = key),
+    (SELECT parent FROM children WHERE children.session = key),
+    (SELECT json_array(sum(input), sum(cache_read), sum(cache_write), sum(output), sum(reasoning))
+        FROM turns WHERE turns.session = key),
+    (SELECT turns.cause FROM turns WHERE turns.session = key ORDER BY turn DESC LIMIT 1)
+    FROM sessions ";
 
 fn row(row: &Row<'_>) -> Result<SessionRow> {
     let cause: Option<String> = row.get(8)?;
     let source: Option<String> = row.get(12)?;
     let tokens: Option<i64> = row.get(10)?;
+    let last_turn: Option<String> = row.get(25)?;
     Ok(SessionRow {
         session: row.get(0)?,
         agent: row.get(1)?,
@@ -214,7 +246,18 @@ fn row(row: &Row<'_>) -> Result<SessionRow> {
         state: state(&row.get::<_, String>(18)?),
         labels: labels(&row.get::<_, String>(19)?),
         name: row.get(20)?,
+        pending_approvals: unsigned(row.get(21)?),
+        last_seq: row.get::<_, Option<i64>>(22)?.map_or(0, unsigned),
+        parent: row.get(23)?,
+        counters: TokenCounters::parse(&row.get::<_, String>(24)?),
+        last_turn: last_turn.as_deref().map(self::cause),
     })
+}
+
+/// Parses the name of a cause. One that only a later Ostler knows counts as a failure.
+fn cause(name: &str) -> Cause {
+    let known = Cause::ALL.into_iter().find(|cause| cause.as_str() == name);
+    known.unwrap_or(Cause::Protocol)
 }
 
 /// Parses the name of a state. One that only a later Ostler knows counts as created.
@@ -242,31 +285,10 @@ pub(crate) fn cost_source(name: Option<&str>) -> CostSource {
 /// Returns the status of a session, from its cause or from the liveness of its process.
 pub(crate) fn status(cause: Option<&str>, pid: u32, started: Option<i64>) -> SessionStatus {
     match cause {
-        // A cause that only a later Ostler knows counts as a failure.
-        Some(name) => {
-            let known = Cause::ALL.into_iter().find(|cause| cause.as_str() == name);
-            SessionStatus::Ended(known.unwrap_or(Cause::Protocol))
-        }
+        Some(name) => SessionStatus::Ended(self::cause(name)),
         None if driver::is_alive(pid, started.map(unsigned)) => SessionStatus::Live(pid),
         None => SessionStatus::Abandoned,
     }
-}
-
-pub(crate) fn dir(value: ValueRef<'_>) -> PathBuf {
-    match value {
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => path_of(bytes),
-        _ => PathBuf::new(),
-    }
-}
-
-#[cfg(unix)]
-fn path_of(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes))
-}
-
-#[cfg(not(unix))]
-fn path_of(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// Returns the statement that lists the sessions that may match a filter, and its parameters.
@@ -297,14 +319,31 @@ fn list_statement(filter: &Filter) -> (String, Vec<Value>) {
             (SELECT own.began_at, own.key FROM sessions AS own WHERE own.session = ?)";
         (condition, session.into())
     });
-    let all = agent.into_iter().chain(dir).chain(state);
-    let (conditions, values): (String, Vec<Value>) = all.chain(labels).chain(after).unzip();
+    let text = filter.text.as_deref().map(|text| {
+        let condition = " AND mentions(?, prompt, dir, session, model, coalesce(
+            (SELECT name FROM managed WHERE managed.session = key),
+            agent || '-' || substr(session, 1, 8)))";
+        (condition, text.to_lowercase().into())
+    });
+    let parent = filter.parent.clone().map(|parent| {
+        let condition = " AND key IN (SELECT children.session FROM children WHERE parent = ?)";
+        (condition, parent.into())
+    });
+    let all = agent.into_iter().chain(dir).chain(state).chain(parent);
+    let all = all.chain(labels).chain(after).chain(text);
+    let (conditions, values): (String, Vec<Value>) = all.unzip();
     let live = if filter.live {
         " AND cause IS NULL"
     } else {
         ""
     };
-    let sql = format!("{COLUMNS} WHERE TRUE{conditions}{live} ORDER BY began_at DESC, key DESC");
+    let waiting = if filter.waiting {
+        " AND key IN (SELECT approvals.session FROM approvals WHERE approvals.state = 'pending')"
+    } else {
+        ""
+    };
+    let sql =
+        format!("{COLUMNS} WHERE TRUE{conditions}{live}{waiting} ORDER BY began_at DESC, key DESC");
     (sql, values)
 }
 
@@ -381,6 +420,13 @@ pub(crate) fn session(db: &Connection, id: &str) -> Result<Option<SessionRow>> {
         .optional()
 }
 
+/// Returns the session with that key.
+pub(crate) fn by_key(db: &Connection, key: i64) -> Result<Option<SessionRow>> {
+    db.prepare_cached(&format!("{COLUMNS} WHERE key = ?1"))?
+        .query_row([key], row)
+        .optional()
+}
+
 /// Returns a page of a session's events from `from` on, within the limits of
 /// [`Log::read`](ostler_core::log::Log::read).
 pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> Result<Vec<Event>> {
@@ -388,7 +434,12 @@ pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> 
         WHERE session = (SELECT key FROM sessions WHERE session = ?1) AND seq >= ?2 ORDER BY seq LIMIT ?3";
     let mut query = db.prepare_cached(sql)?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let mut rows = query.query(params![session, signed(from), most])?;
+    event_page(query.query(params![session, signed(from), most])?, session)
+}
+
+/// Parses rows of number, time, turn and JSON, within the limits of
+/// [`Log::read`](ostler_core::log::Log::read).
+pub(crate) fn event_page(mut rows: rusqlite::Rows<'_>, session: &str) -> Result<Vec<Event>> {
     let (mut events, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         let json = row.get_ref(3)?.as_str()?;
@@ -515,27 +566,65 @@ pub(crate) fn latest(db: &Connection, dir: &Path) -> Result<Option<SessionRow>> 
 mod tests {
     use super::*;
 
-    // However many sessions there are, `--continue` reads one.
-    #[test]
-    fn the_newest_session_in_a_directory_is_found_by_an_index() {
+    /// Returns the steps in which SQLite reads a list.
+    fn plan(filter: &Filter) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         let store_dir = crate::files::StoreDir::prepare(dir.path()).unwrap();
         let db = crate::database::open(&store_dir).unwrap();
-        let filter = Filter {
-            dir: Some("/work".into()),
+        let (sql, values) = list_statement(filter);
+        let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let steps = plan.query_map(rusqlite::params_from_iter(values), |row| row.get("detail"));
+        steps.unwrap().collect::<Result<_>>().unwrap()
+    }
+
+    // However many sessions there are, a page of them reads little more than the page.
+    #[test]
+    fn lists_are_read_in_order_from_an_index() {
+        let all = Filter::default();
+        for (filter, index) in [
+            (
+                Filter {
+                    dir: Some("/work".into()),
+                    ..all.clone()
+                },
+                "sessions_by_dir",
+            ),
+            (
+                Filter {
+                    agent: Some("one".into()),
+                    ..all.clone()
+                },
+                "sessions_by_agent",
+            ),
+            (
+                Filter {
+                    live: true,
+                    ..all.clone()
+                },
+                "sessions_open",
+            ),
+            (
+                Filter {
+                    after: Some("s".into()),
+                    ..all.clone()
+                },
+                "sessions_by_time",
+            ),
+            (all, "sessions_by_time"),
+        ] {
+            let steps = plan(&filter);
+            assert!(steps[0].contains(index), "{filter:?}: {steps:?}");
+            let has_sort = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+            assert!(!has_sort, "{filter:?}: {steps:?}");
+            let has_scan = steps[1..].iter().any(|step| step.starts_with("SCAN"));
+            assert!(!has_scan, "{filter:?}: {steps:?}");
+        }
+        let waiting = Filter {
+            waiting: true,
             ..Filter::default()
         };
-        let (sql, values) = list_statement(&filter);
-        let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let steps: Vec<String> = plan
-            .query_map(rusqlite::params_from_iter(values), |row| row.get("detail"))
-            .unwrap()
-            .collect::<Result<_>>()
-            .unwrap();
-        assert!(steps[0].contains("sessions_by_dir"), "{steps:?}");
-        assert!(
-            steps.iter().all(|step| !step.contains("TEMP B-TREE")),
-            "{steps:?}"
-        );
+        let steps = plan(&waiting);
+        let is_indexed = steps.iter().any(|step| step.contains("approvals_pending"));
+        assert!(is_indexed, "{steps:?}");
     }
 }

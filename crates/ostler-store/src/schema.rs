@@ -14,6 +14,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
     include_str!("schema/5.sql"),
+    include_str!("schema/6.sql"),
+    include_str!("schema/7.sql"),
+    include_str!("schema/8.sql"),
 ];
 
 /// The migrations for a read-only connection: temporary views and tables that shadow those of the
@@ -23,6 +26,9 @@ const OVERLAYS: [Overlay; MIGRATIONS.len()] = [
     Overlay::Script("SELECT 1 FROM main.sessions LIMIT 1;"),
     Overlay::Script(include_str!("schema/2.read.sql")),
     Overlay::NewTables,
+    Overlay::NewTables,
+    Overlay::NewTables,
+    Overlay::Script(include_str!("schema/6.read.sql")),
     Overlay::NewTables,
     Overlay::NewTables,
 ];

@@ -1,4 +1,4 @@
-//! The store: a directory, a writer thread, and a connection for queries.
+//! The store: a directory, a writer thread, and connections for queries.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -8,13 +8,19 @@ use ostler_core::log::{AppendFuture, Log, LogEntry, LogError, NewSession, Sessio
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
-use crate::approvals::{self, Approval, ApprovalDecision, ApprovalState, DecideResult};
+use crate::approvals::{
+    self, Approval, ApprovalDecision, ApprovalFilter, ApprovalSelection, ApprovalState,
+    DecideResult,
+};
+use crate::cancel::Cancel;
+use crate::deliveries::{self, Delivery, DeliveryResult};
 use crate::error::StoreError;
 use crate::files::StoreDir;
 use crate::managed::{self, IdempotentRequest, ManagedSession, NewManaged, Orphaned};
+use crate::pool::{Pool, QueryLength};
 use crate::prune::{self, PruneLimits, Pruned};
 use crate::rows::{self, EventRow, Filter, LookupResult, SessionRow, UnknownMessages};
-use crate::search::{self, SearchHit};
+use crate::search::{self, SearchPage, SearchQuery};
 use crate::usage::{self, UsageQuery, UsageReport};
 use crate::writer::{Job, Writer};
 use crate::{database, driver, index};
@@ -24,8 +30,12 @@ use crate::{database, driver, index};
 pub struct Store {
     store_dir: StoreDir,
     writer: Writer,
-    /// Opened on the first query: most runs only write.
-    reader: Mutex<Option<Connection>>,
+    /// Opened by queries: most runs only write.
+    readers: Pool,
+    /// Whether the database cannot be written.
+    is_read_only: bool,
+    /// Opened for the first search.
+    indexer: Mutex<Option<Connection>>,
     /// Opened for the first change that does not go through the writer: only a daemon makes some.
     changer: Mutex<Option<Connection>>,
 }
@@ -60,7 +70,9 @@ impl Store {
         Ok(Self {
             store_dir,
             writer,
-            reader: Mutex::new(None),
+            readers: Pool::default(),
+            is_read_only: false,
+            indexer: Mutex::new(None),
             changer: Mutex::new(None),
         })
     }
@@ -73,11 +85,13 @@ impl Store {
     /// this Ostler cannot read the database.
     pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
         let store_dir = StoreDir::find(dir)?;
-        let reader = Mutex::new(Some(database::open_read_only(&store_dir)?));
+        let readers = Pool::of(database::open_read_only(&store_dir)?);
         Ok(Self {
             store_dir,
             writer: Writer::none(),
-            reader,
+            readers,
+            is_read_only: true,
+            indexer: Mutex::new(None),
             changer: Mutex::new(None),
         })
     }
@@ -137,16 +151,57 @@ impl Store {
     /// # Errors
     /// If the database cannot be read.
     pub fn usage(&self, query: &UsageQuery) -> Result<UsageReport, StoreError> {
-        self.query(|db| usage::report(db, query))
+        self.long_query(|db| usage::report(db, query))
     }
 
-    /// Searches prompts, replies and tool arguments for a text, ignoring case, newest session
-    /// first. Holds one event in memory at a time.
+    /// Searches prompts, replies, reasoning, and the arguments and output of tools, newest first.
+    /// Indexes new events first; the first search of an earlier Ostler's store indexes all of them,
+    /// which takes long.
+    ///
+    /// # Errors
+    /// If the database cannot be read, or the search was cancelled.
+    pub fn search(&self, query: &SearchQuery, cancel: &Cancel) -> Result<SearchPage, StoreError> {
+        // What cannot be indexed, since the disk is full, is searched as it is.
+        while !self.is_read_only && cancel.check().is_ok() {
+            match self.index_some() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "events not indexed");
+                    break;
+                }
+            }
+        }
+        self.long_query(|db| cancel.guard(db, || search::run(db, query, cancel)))
+    }
+
+    /// Adds some events to the index of [`Store::search`], in a short transaction. Returns false if
+    /// all are indexed.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn index_some(&self) -> Result<bool, StoreError> {
+        if self.is_read_only {
+            return Ok(false);
+        }
+        // After a panic, dropping the transaction has undone the change.
+        let mut indexer = self.indexer.lock().unwrap_or_else(PoisonError::into_inner);
+        let db = match &mut *indexer {
+            Some(db) => db,
+            none => none.insert(database::open(&self.store_dir)?),
+        };
+        search::step(db).map_err(StoreError::database(&self.store_dir.database()))
+    }
+
+    /// Returns how many events are not indexed yet, at most: those of removed sessions are counted.
     ///
     /// # Errors
     /// If the database cannot be read.
-    pub fn search(&self, text: &str, filter: &Filter) -> Result<Vec<SearchHit>, StoreError> {
-        self.query(|db| search::run(db, text, filter))
+    pub fn unindexed_events(&self) -> Result<u64, StoreError> {
+        self.query(|db| {
+            let indexed = search::progress(db)?;
+            Ok(rows::last_position(db)?.saturating_sub(index::unsigned(indexed)))
+        })
     }
 
     /// Removes one session with its raw output, given by its exact Ostler id, and returns its size.
@@ -166,7 +221,7 @@ impl Store {
     /// # Errors
     /// If the database cannot be read or written. Sessions removed before the error stay removed.
     pub fn prune(&self, limits: &PruneLimits, dry_run: bool) -> Result<Pruned, StoreError> {
-        let (keys, pruned) = self.query(|db| prune::plan(db, &self.store_dir, limits))?;
+        let (keys, pruned) = self.long_query(|db| prune::plan(db, &self.store_dir, limits))?;
         if !dry_run {
             // First the raw output: it is most of the data, and can be removed even if the disk is
             // too full for the database to change.
@@ -180,6 +235,12 @@ impl Store {
             }
         }
         Ok(pruned)
+    }
+
+    /// Sets how often the writer tries again if another process holds the database's lock, 30
+    /// seconds each time; 0 by default. Events wait meanwhile, and none is lost.
+    pub fn set_lock_retries(&self, retries: u32) {
+        self.writer.set_lock_retries(retries);
     }
 
     /// Waits until all appended events are written or rejected.
@@ -262,6 +323,17 @@ impl Store {
         self.change(|db| managed::dequeue(db, session, pid, started))
     }
 
+    /// Makes this process the driver of a session that runs elsewhere, and that an earlier process
+    /// followed.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn adopt(&self, session: &str) -> Result<(), StoreError> {
+        let pid = std::process::id();
+        let started = driver::started(pid);
+        self.change(|db| managed::adopt(db, session, pid, started))
+    }
+
     /// Returns what a daemon stored about a session, given by its exact Ostler id.
     ///
     /// # Errors
@@ -286,12 +358,78 @@ impl Store {
         self.query(managed::orphaned)
     }
 
+    /// Returns the sessions that a session's agent started, the oldest first.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn children(&self, parent: &str) -> Result<Vec<SessionRow>, StoreError> {
+        self.query(|db| managed::children(db, parent))
+    }
+
+    /// Makes these the webhooks, by name. One that is new gets the events from now on; deliveries
+    /// to others are dropped.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn set_webhooks(&self, names: &[&str]) -> Result<(), StoreError> {
+        self.change(|db| deliveries::set_webhooks(db, names))
+    }
+
+    /// Adds a delivery for each event since the last call that `is_wanted` selects, given by its
+    /// kind and its JSON. Only sessions of a daemon have deliveries. Returns true if there are more
+    /// events to examine.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn add_deliveries(
+        &self,
+        webhook: &str,
+        now: Timestamp,
+        is_wanted: impl Fn(&str, &str) -> bool,
+    ) -> Result<bool, StoreError> {
+        self.change(|db| deliveries::add(db, webhook, now, &is_wanted))
+    }
+
+    /// Returns the deliveries to a webhook that are due, the oldest event first, and when the next
+    /// one is due if there are fewer than `most`.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn due_deliveries(
+        &self,
+        webhook: &str,
+        now: Timestamp,
+        most: usize,
+    ) -> Result<(Vec<Delivery>, Option<Timestamp>), StoreError> {
+        self.query(|db| deliveries::due(db, webhook, now, most))
+    }
+
+    /// Records the result of an attempt to deliver.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn end_delivery(&self, id: &str, result: DeliveryResult) -> Result<(), StoreError> {
+        self.change(|db| deliveries::end(db, id, result))
+    }
+
     /// Lists approvals, the oldest first; with a state, only those in it.
     ///
     /// # Errors
     /// If the database cannot be read.
     pub fn approvals(&self, state: Option<ApprovalState>) -> Result<Vec<Approval>, StoreError> {
-        self.query(|db| approvals::list(db, state))
+        let selection = state.map_or(ApprovalSelection::All, ApprovalSelection::In);
+        self.list_approvals(&ApprovalFilter {
+            selection,
+            ..ApprovalFilter::default()
+        })
+    }
+
+    /// Lists approvals, page by page.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn list_approvals(&self, filter: &ApprovalFilter) -> Result<Vec<Approval>, StoreError> {
+        self.query(|db| approvals::list(db, filter))
     }
 
     /// Returns the approval with this id.
@@ -334,6 +472,28 @@ impl Store {
         self.change(|db| approvals::withdraw(db, id))
     }
 
+    /// Marks approvals of a session whose process is gone as withdrawn, if they were allowed but
+    /// the answer did not reach the session.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn withdraw_undelivered(&self, session: &str) -> Result<(), StoreError> {
+        self.change(|db| approvals::withdraw_undelivered(db, session))
+    }
+
+    /// Marks the approvals of a session that is followed again as pending, with a new deadline, if
+    /// its events have no answer to them. An answer that was decided may not have arrived.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn reopen_undelivered(
+        &self,
+        session: &str,
+        expires_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.change(|db| approvals::reopen_undelivered(db, session, expires_at))
+    }
+
     /// Registers a request with an idempotency key. The fingerprint identifies its content.
     ///
     /// # Errors
@@ -364,7 +524,7 @@ impl Store {
     }
 
     /// Makes a change in one transaction.
-    fn change<T>(
+    pub(crate) fn change<T>(
         &self,
         run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
@@ -384,20 +544,35 @@ impl Store {
         attempt().map_err(StoreError::database(&path))
     }
 
-    fn query<T>(
+    pub(crate) fn query<T>(
         &self,
         run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        // A panic cannot leave a half-done change: the connection only reads.
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let db = match &mut *reader {
-            Some(db) => db,
-            none => {
-                self.writer.wait_until_open()?;
-                none.insert(database::open_to_read(&self.store_dir)?)
+        self.read(QueryLength::Short, run)
+    }
+
+    /// Makes a query that may read most of the database.
+    fn long_query<T>(
+        &self,
+        run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.read(QueryLength::Long, run)
+    }
+
+    fn read<T>(
+        &self,
+        length: QueryLength,
+        run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let open = || {
+            if self.is_read_only {
+                return database::open_read_only(&self.store_dir);
             }
+            self.writer.wait_until_open()?;
+            database::open_to_read(&self.store_dir)
         };
-        run(db).map_err(StoreError::database(&self.store_dir.database()))
+        let result = self.readers.with(length, open, run)?;
+        result.map_err(StoreError::database(&self.store_dir.database()))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -55,6 +56,7 @@ pub(crate) struct Writer {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     opened: Arc<OnceLock<Result<(), StoreError>>>,
+    lock_retries: Arc<AtomicU32>,
 }
 
 impl Writer {
@@ -63,6 +65,8 @@ impl Writer {
         let (jobs, waiting) = mpsc::channel();
         let opened = Arc::new(OnceLock::new());
         let result = opened.clone();
+        let lock_retries = Arc::<AtomicU32>::default();
+        let retries = lock_retries.clone();
         let work = move || match database::open(&store_dir) {
             Ok(connection) => {
                 let path = store_dir.database();
@@ -73,6 +77,7 @@ impl Writer {
                     path,
                     cursors: HashMap::new(),
                     failed: HashMap::new(),
+                    lock_retries: retries,
                 }
                 .run(&waiting);
             }
@@ -89,6 +94,7 @@ impl Writer {
             jobs: Some(jobs),
             thread: Some(thread),
             opened,
+            lock_retries,
         })
     }
 
@@ -98,7 +104,13 @@ impl Writer {
             jobs: None,
             thread: None,
             opened: Arc::new(OnceLock::from(Ok(()))),
+            lock_retries: Arc::default(),
         }
+    }
+
+    /// Sets how often to try again if another process holds the database's lock.
+    pub(crate) fn set_lock_retries(&self, retries: u32) {
+        self.lock_retries.store(retries, Ordering::Relaxed);
     }
 
     /// Waits until the database is open, or could not be opened.
@@ -131,6 +143,7 @@ struct WriterThread {
     cursors: HashMap<String, SessionCursor>,
     /// Sessions that lost an event. Later events are rejected, since there would be a gap.
     failed: HashMap<String, StoreError>,
+    lock_retries: Arc<AtomicU32>,
 }
 
 impl WriterThread {
@@ -178,8 +191,21 @@ impl WriterThread {
         self.failed.get(job.session()?)
     }
 
-    /// Runs all jobs in one transaction.
+    /// Runs all jobs in one transaction, and tries again if another process holds the lock.
     fn transact(&mut self, jobs: &[Job]) -> Result<(), StoreError> {
+        let mut retries = 0;
+        loop {
+            let result = self.try_transact(jobs);
+            let is_locked = matches!(result, Err(StoreError::Locked { .. }));
+            if !is_locked || retries >= self.lock_retries.load(Ordering::Relaxed) {
+                return result;
+            }
+            retries += 1;
+            tracing::warn!(path = %self.path.display(), "the database is locked: trying again");
+        }
+    }
+
+    fn try_transact(&mut self, jobs: &[Job]) -> Result<(), StoreError> {
         let Self {
             connection,
             path,
@@ -283,5 +309,56 @@ fn attribute(error: rusqlite::Error, session: &str, path: &Path) -> StoreError {
             StoreError::session(session, &error)
         }
         _ => StoreError::database(path)(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn thread(dir: &Path, retries: u32) -> (WriterThread, Connection) {
+        let store_dir = StoreDir::prepare(dir).unwrap();
+        let connect = || {
+            let connection = database::open(&store_dir).unwrap();
+            connection.busy_timeout(Duration::from_millis(1)).unwrap();
+            connection
+        };
+        let thread = WriterThread {
+            connection: connect(),
+            path: store_dir.database(),
+            cursors: HashMap::new(),
+            failed: HashMap::new(),
+            lock_retries: Arc::new(AtomicU32::new(retries)),
+        };
+        (thread, connect())
+    }
+
+    // Whoever can write to the directory can hold the lock for as long as they like.
+    #[test]
+    fn a_locked_database_is_tried_again() {
+        for retries in [0, u32::MAX] {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut thread, other) = thread(dir.path(), retries);
+            other.execute_batch("BEGIN IMMEDIATE").unwrap();
+            let holder = std::thread::spawn(move || {
+                if retries > 0 {
+                    std::thread::sleep(Duration::from_millis(200));
+                    other.execute_batch("COMMIT").unwrap();
+                }
+                other
+            });
+            let (reply, _done) = mpsc::sync_channel(1);
+            let result = thread.transact(&[Job::Flush(reply)]);
+            match retries {
+                0 => assert!(
+                    matches!(result, Err(StoreError::Locked { .. })),
+                    "{result:?}"
+                ),
+                _ => result.unwrap(),
+            }
+            holder.join().unwrap();
+        }
     }
 }

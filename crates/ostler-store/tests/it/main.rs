@@ -2,11 +2,14 @@
 
 #![expect(
     clippy::disallowed_methods,
+    clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "tests start processes, print results and inspect the database; errors fail the test"
 )]
 
+mod history;
+mod ledger;
 mod managed;
 mod migrations;
 mod processes;

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ostler_core::event::{DecidedBy, Decision, Permission, Timestamp};
+use ostler_core::event::{
+    DecidedBy, Decision, Origin, Permission, Timestamp, TurnEnded, TurnStarted,
+};
+use ostler_core::outcome::Outcome;
 use ostler_store::{
-    ApprovalDecision, ApprovalState, DecideResult, Filter, IdempotentRequest, NewManaged,
-    NewSession, Store,
+    ApprovalDecision, ApprovalFilter, ApprovalSelection, ApprovalState, DecideResult,
+    DeliveryResult, Filter, IdempotentRequest, Log, NewManaged, NewSession, Store,
 };
 
 use crate::rig::{append, entry, new_session, texts};
@@ -22,6 +25,8 @@ fn managed(id: &str, pid: u32, queued: bool) -> NewManaged {
         granted: "{}".to_owned(),
         approval_ms: 1_000,
         queued,
+        parent: None,
+        key: None,
     }
 }
 
@@ -74,6 +79,65 @@ fn a_managed_session_is_listed_before_it_starts() {
     append(&store, texts("a", 1, 3)).unwrap();
     assert_eq!(store.last_seq("a").unwrap(), 3);
     assert!(store.last_seq("x").is_err());
+}
+
+#[test]
+fn approvals_are_listed_page_by_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for id in ["a", "b"] {
+        store
+            .create_managed(&managed(id, std::process::id(), false))
+            .unwrap();
+        for seq in 1..=5 {
+            let mut asked = permission(Decision::Asked);
+            asked.id = format!("{id}{seq}");
+            append(&store, vec![entry(id, seq, asked)]).unwrap();
+        }
+    }
+    // Decided in another order than asked; two of them at the same time.
+    for (request, at) in [("a3", 30), ("a1", 50), ("b2", 50), ("b5", 10), ("a2", 20)] {
+        let approval = store.pending_approval(&request[..1], request).unwrap();
+        let decision = ApprovalDecision {
+            state: ApprovalState::Allowed,
+            by: "me",
+            message: None,
+            at: Timestamp(at),
+        };
+        store
+            .decide_approval(&approval.unwrap().id, decision)
+            .unwrap();
+    }
+    let pages = |selection, session: Option<&str>| {
+        let mut filter = ApprovalFilter {
+            selection,
+            session: session.map(str::to_owned),
+            after: None,
+            limit: Some(2),
+        };
+        let mut all = Vec::new();
+        loop {
+            let page = store.list_approvals(&filter).unwrap();
+            assert!(page.len() <= 2);
+            let Some(last) = page.last() else {
+                return all;
+            };
+            filter.after = Some(last.id.clone());
+            all.extend(page);
+        }
+    };
+    let decided = pages(ApprovalSelection::Decided, None);
+    let at: Vec<i64> = decided.iter().map(|it| it.decided_at.unwrap().0).collect();
+    assert_eq!(at, [50, 50, 30, 20, 10]);
+    let pending = ApprovalSelection::In(ApprovalState::Pending);
+    let own = pages(pending, Some("a"));
+    let requests: Vec<&str> = own.iter().map(|it| it.request.as_str()).collect();
+    assert_eq!(requests, ["a4", "a5"]);
+    assert_eq!((&*own[0].name, &*own[0].agent), ("name of a", "one"));
+    let all = pages(ApprovalSelection::All, None);
+    assert_eq!(all, store.approvals(None).unwrap());
+    assert_eq!(all.len(), 10);
+    assert!(pages(ApprovalSelection::All, Some("x")).is_empty());
 }
 
 // P44
@@ -203,4 +267,200 @@ fn positions_are_never_reused() {
     append(&store, texts("a", 9, 1)).unwrap();
     assert_eq!(store.events_after(new[2].position, 100).unwrap().len(), 1);
     assert_eq!(store.event_rows("a", 1, 100).unwrap().len(), 9);
+}
+
+#[test]
+fn lists_show_what_waits_and_are_filtered_by_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let waiting = NewManaged {
+        request: r#"{"prompt":"requested\nlater"}"#.to_owned(),
+        ..managed("a", std::process::id(), true)
+    };
+    store.create_managed(&waiting).unwrap();
+    for id in ["b", "c"] {
+        store
+            .create_managed(&managed(id, std::process::id(), false))
+            .unwrap();
+    }
+    let prompt = TurnStarted {
+        origin: Origin::Caller,
+        prompt: Some("\n Ändere den Parser\nand more".to_owned()),
+    };
+    append(
+        &store,
+        vec![
+            entry("b", 1, prompt),
+            entry("b", 2, permission(Decision::Asked)),
+        ],
+    )
+    .unwrap();
+    append(
+        &store,
+        vec![
+            entry("c", 1, permission(Decision::Asked)),
+            entry("c", 2, permission(Decision::Allowed)),
+        ],
+    )
+    .unwrap();
+    let mut plain = new_session("12345678-9", 1);
+    plain.dir = "/Home/Projekt".into();
+    Log::open(&store, &plain).unwrap();
+    append(&store, texts("12345678-9", 1, 3)).unwrap();
+    let row = store.session("b").unwrap().unwrap();
+    assert_eq!(
+        (row.pending_approvals, row.last_seq, row.title().as_deref()),
+        (1, 2, Some("Ändere den Parser"))
+    );
+    let row = store.session("a").unwrap().unwrap();
+    assert_eq!(
+        (row.pending_approvals, row.last_seq, row.title().as_deref()),
+        (0, 0, Some("requested")),
+        "it has a title before it starts"
+    );
+    let ids = |filter: &Filter| -> Vec<String> {
+        let rows = store.sessions(filter).unwrap().into_iter();
+        rows.map(|row| row.session).collect()
+    };
+    let waiting = Filter {
+        waiting: true,
+        ..Filter::default()
+    };
+    assert_eq!(ids(&waiting), ["b"]);
+    for (text, expected) in [
+        ("ändere", &["b"][..]),
+        ("PARSER", &["b"]),
+        ("more", &[]), // not in the title
+        ("NAME OF", &["c", "b", "a"]),
+        ("projekt", &["12345678-9"]),
+        ("one-12345678", &["12345678-9"]),
+        ("345678-9", &["12345678-9"]),
+        ("%", &[]),
+        ("'", &[]),
+    ] {
+        let filter = Filter {
+            text: Some(text.to_owned()),
+            ..Filter::default()
+        };
+        assert_eq!(ids(&filter), expected, "{text}");
+        let none = Filter {
+            agent: Some("nobody".to_owned()),
+            ..filter
+        };
+        assert_eq!(ids(&none), Vec::<String>::new(), "{text}");
+    }
+}
+fn turn_ended() -> TurnEnded {
+    TurnEnded {
+        outcome: Outcome::completed(),
+        text: String::new(),
+        structured: None,
+        usage: None,
+    }
+}
+
+#[test]
+fn deliveries_are_derived_from_the_log_and_survive() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let now = Timestamp(1_000);
+    let all = |_: &str, _: &str| true;
+    store.create_managed(&managed("before", 1, false)).unwrap();
+    append(&store, vec![entry("before", 1, turn_ended())]).unwrap();
+    store.set_webhooks(&["hook", "other"]).unwrap();
+    store
+        .create_managed(&managed("a", u32::MAX, false))
+        .unwrap();
+    store.open(&new_session("unmanaged", 1)).unwrap();
+    append(&store, texts("a", 1, 3)).unwrap();
+    append(&store, vec![entry("a", 4, turn_ended())]).unwrap();
+    append(&store, vec![entry("unmanaged", 1, turn_ended())]).unwrap();
+
+    assert!(!store.add_deliveries("hook", now, all).unwrap());
+    assert!(!store.add_deliveries("hook", now, all).unwrap());
+    let (due, next) = store.due_deliveries("hook", now, 10).unwrap();
+    assert_eq!(
+        (due.len(), next),
+        (1, None),
+        "one per event, and only new ones"
+    );
+    assert_eq!((due[0].session.as_str(), due[0].attempts), ("a", 0));
+    assert!(due[0].event.contains("turn_ended"));
+
+    // What is not delivered is there after a restart, under the same id.
+    let later = Timestamp(5_000);
+    let retry = DeliveryResult::Retry(later);
+    store.end_delivery(&due[0].id, retry).unwrap();
+    drop(store);
+    let store = Store::open(dir.path()).unwrap();
+    store.set_webhooks(&["hook"]).unwrap();
+    assert_eq!(
+        store.due_deliveries("hook", now, 10).unwrap(),
+        (vec![], Some(later))
+    );
+    let (again, _) = store.due_deliveries("hook", later, 10).unwrap();
+    assert_eq!(
+        (again[0].id.as_str(), again[0].attempts),
+        (due[0].id.as_str(), 1)
+    );
+    store
+        .end_delivery(&again[0].id, DeliveryResult::Done)
+        .unwrap();
+    assert_eq!(
+        store.due_deliveries("hook", later, 10).unwrap(),
+        (vec![], None)
+    );
+    // A webhook that is not configured any more gets nothing, and starts anew later.
+    assert_eq!(
+        store.due_deliveries("other", later, 10).unwrap(),
+        (vec![], None)
+    );
+    // An event is not examined twice, and a removed session has no deliveries.
+    append(&store, vec![entry("a", 5, turn_ended())]).unwrap();
+    store.add_deliveries("hook", later, all).unwrap();
+    assert_eq!(store.due_deliveries("hook", later, 10).unwrap().0.len(), 1);
+    store.remove("a").unwrap();
+    assert_eq!(store.due_deliveries("hook", later, 10).unwrap().0, []);
+}
+
+#[test]
+fn children_are_listed_with_their_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    store.create_managed(&managed("a", 1, false)).unwrap();
+    for id in ["b", "c"] {
+        let child = NewManaged {
+            parent: Some("a".to_owned()),
+            ..managed(id, 1, false)
+        };
+        store.create_managed(&child).unwrap();
+    }
+    let children = store.children("a").unwrap();
+    let ids: Vec<&str> = children.iter().map(|row| row.session.as_str()).collect();
+    assert_eq!(ids, ["b", "c"]);
+    assert_eq!(children[0].parent.as_deref(), Some("a"));
+    assert_eq!(store.session("a").unwrap().unwrap().parent, None);
+    assert_eq!(store.children("b").unwrap(), []);
+}
+
+// A session and the key of its request are stored together: no crash can separate them.
+#[test]
+fn a_session_is_stored_with_its_idempotency_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let begin = |key: &str| store.begin_idempotent(key, "f", Timestamp(10)).unwrap();
+    assert_eq!(begin("k"), IdempotentRequest::New);
+    assert_eq!(begin("lost"), IdempotentRequest::New);
+    let new = NewManaged {
+        key: Some("k".to_owned()),
+        ..managed("a", 1, true)
+    };
+    store.create_managed(&new).unwrap();
+    assert_eq!(begin("k"), IdempotentRequest::Running);
+    // The daemon is killed, and the next one starts.
+    store.forget_unanswered().unwrap();
+    assert_eq!(begin("k"), IdempotentRequest::Created("a".to_owned()));
+    assert_eq!(begin("lost"), IdempotentRequest::New);
+    store.end_idempotent("k", Some("201 {}")).unwrap();
+    assert_eq!(begin("k"), IdempotentRequest::Done("201 {}".to_owned()));
 }

@@ -2,7 +2,9 @@
 
 use ostler_core::event::Timestamp;
 use ostler_core::outcome::Cause;
-use ostler_store::{Filter, Log, SessionStatus, Store, StoreError, UsageKey, UsageQuery};
+use ostler_store::{
+    Cancel, Filter, Log, SearchQuery, SessionStatus, Store, StoreError, UsageKey, UsageQuery,
+};
 
 use crate::rig::{append, texts};
 
@@ -10,10 +12,19 @@ use crate::rig::{append, texts};
 const V1: &str = include_str!("../../../../fixtures/store/v1.sql");
 
 /// The migrations to later formats.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../src/schema/2.sql"),
     include_str!("../../src/schema/3.sql"),
+    include_str!("../../src/schema/4.sql"),
+    include_str!("../../src/schema/5.sql"),
 ];
+
+/// Returns the numbers of the events that a search finds.
+fn found(store: &Store, text: &str) -> Vec<u64> {
+    let query = SearchQuery::new(text, 10);
+    let page = store.search(&query, &Cancel::default()).unwrap();
+    page.hits.into_iter().map(|hit| hit.seq).collect()
+}
 
 fn first_format(dir: &std::path::Path) -> rusqlite::Connection {
     let db = rusqlite::Connection::open(dir.join("sessions.db")).unwrap();
@@ -81,7 +92,7 @@ fn the_migration_of_a_large_database_is_waited_for() {
 // On a read-only disk, nothing is migrated, and everything can still be read.
 #[test]
 fn earlier_formats_can_be_read_without_migration() {
-    for version in 1..=3_i32 {
+    for version in 1..=5_i32 {
         let dir = tempfile::tempdir().unwrap();
         let db = first_format(dir.path());
         let applied = usize::try_from(version - 1).unwrap();
@@ -108,17 +119,10 @@ fn earlier_formats_can_be_read_without_migration() {
             "{version}"
         );
         assert_eq!(store.unknown_messages(Timestamp(0)).unwrap(), []);
-        assert_eq!(
-            store.search("done", &Filter::default()).unwrap().len(),
-            1,
-            "{version}"
-        );
-        let usage = store
-            .usage(&UsageQuery {
-                since: None,
-                by: UsageKey::Agent,
-            })
-            .unwrap();
+        let texts = ["done 😀", "say", "nothing"].map(|text| found(&store, text));
+        assert_eq!(texts, [vec![2], vec![2], vec![]], "{version}");
+        assert_eq!(found(&store, "done"), [3, 2], "{version}");
+        let usage = store.usage(&UsageQuery::by(UsageKey::Agent)).unwrap();
         assert_eq!(
             (usage.total.turns, usage.total.usage.output),
             (1, Some(4)),
@@ -130,16 +134,14 @@ fn earlier_formats_can_be_read_without_migration() {
             before,
             "{version}"
         );
-        // A writable database is migrated from there.
-        assert_eq!(
-            Store::open(dir.path())
-                .unwrap()
-                .sessions(&Filter::default())
-                .unwrap()
-                .len(),
-            2,
-            "{version}"
-        );
+        // A writable database is migrated from there, and indexed by the first search.
+        let store = Store::open(dir.path()).unwrap();
+        let rows = store.sessions(&Filter::default()).unwrap();
+        assert_eq!(rows.len(), 2, "{version}");
+        assert_eq!(store.unindexed_events().unwrap(), 6, "{version}");
+        assert_eq!(found(&store, "done"), [3, 2], "{version}");
+        assert_eq!(store.unindexed_events().unwrap(), 0, "{version}");
+        assert_eq!(found(&store, "done"), [3, 2], "{version}");
     }
 }
 

@@ -193,9 +193,12 @@ fn a_killed_process_leaves_whole_appends_and_loses_no_completed_one() {
 fn a_full_disk_is_reported_and_nothing_hangs() {
     let dir = tempfile::tempdir().unwrap();
     // Limits the file size, and ignores the signal so that the write fails instead.
-    let done = in_shell("trap '' XFSZ; ulimit -f 600", &spawn_as("full", dir.path()))
-        .output()
-        .unwrap();
+    let done = in_shell(
+        "trap '' XFSZ; ulimit -f 2400",
+        &spawn_as("full", dir.path()),
+    )
+    .output()
+    .unwrap();
     let out = String::from_utf8_lossy(&done.stdout);
     assert!(
         done.status.success(),

@@ -170,7 +170,13 @@ type Row = (
 fn usage_is_summed_by_agent_model_day_and_directory() {
     let dir = tempfile::tempdir().unwrap();
     let store = filled_store(dir.path());
-    let report = |by, since| store.usage(&UsageQuery { by, since }).unwrap();
+    let report = |by, since| {
+        let query = UsageQuery {
+            since,
+            ..UsageQuery::by(by)
+        };
+        store.usage(&query).unwrap()
+    };
     let groups = |by, since| -> Vec<Row> {
         let groups = report(by, since).groups.into_iter();
         groups
@@ -270,12 +276,7 @@ fn turns_of_an_old_database_count_too() {
         .unwrap();
     drop(db);
     let store = Store::open(dir.path()).unwrap();
-    let report = store
-        .usage(&UsageQuery {
-            by: UsageKey::Model,
-            since: None,
-        })
-        .unwrap();
+    let report = store.usage(&UsageQuery::by(UsageKey::Model)).unwrap();
     assert_eq!(
         (report.groups.len(), report.groups[0].key.as_deref()),
         (1, Some("m"))
@@ -284,4 +285,88 @@ fn turns_of_an_old_database_count_too() {
         (report.total.usage.total(), report.total.usage.cost_usd),
         (Some(7), Some(0.25))
     );
+}
+
+/// Key, turns and input tokens of a part.
+type Part = (Option<String>, u64, Option<u64>);
+
+#[test]
+fn groups_are_split() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = filled_store(dir.path());
+    let parts = |by, split| -> Vec<(Option<String>, Vec<Part>)> {
+        let query = UsageQuery {
+            split: Some(split),
+            ..UsageQuery::by(by)
+        };
+        let report = store.usage(&query).unwrap();
+        let plain = store.usage(&UsageQuery::by(by)).unwrap();
+        assert_eq!(report.total, plain.total);
+        let groups = report.groups.into_iter();
+        groups
+            .zip(plain.groups)
+            .map(|(group, plain)| {
+                assert_eq!((&group.key, &group.usage), (&plain.key, &plain.usage));
+                let parts = group.parts.into_iter();
+                let parts = parts.map(|it| (it.key, it.turns, it.usage.input));
+                (group.key, parts.collect())
+            })
+            .collect()
+    };
+    let key = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        parts(UsageKey::Day, UsageKey::Model),
+        [
+            (key("1970-01-03"), vec![(key("m"), 1, Some(10))]),
+            (
+                key("1970-01-04"),
+                vec![
+                    (key("m"), 2, Some(20_100)),
+                    (key("helper"), 1, Some(1_000)),
+                    (None, 1, None)
+                ]
+            ),
+        ]
+    );
+    assert_eq!(
+        parts(UsageKey::Agent, UsageKey::Day),
+        [
+            (key("two"), vec![(key("1970-01-04"), 2, Some(20_000))]),
+            (
+                key("one"),
+                vec![
+                    (key("1970-01-03"), 1, Some(10)),
+                    (key("1970-01-04"), 1, Some(1_100))
+                ]
+            ),
+        ]
+    );
+}
+
+#[test]
+fn turns_are_selected_by_time_and_days_by_offset() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = filled_store(dir.path());
+    let query = UsageQuery {
+        since: Some(Timestamp(2 * DAY)),
+        until: Some(Timestamp(3 * DAY + 2)),
+        ..UsageQuery::by(UsageKey::Day)
+    };
+    assert_eq!(
+        store.usage(&query).unwrap().total.turns,
+        3,
+        "until is excluded"
+    );
+    let days = |offset: &str| -> Vec<(String, u64)> {
+        let query = UsageQuery {
+            offset: offset.parse().unwrap(),
+            ..UsageQuery::by(UsageKey::Day)
+        };
+        let groups = store.usage(&query).unwrap().groups.into_iter();
+        groups.map(|it| (it.key.unwrap(), it.turns)).collect()
+    };
+    let day = |name: &str, turns| (name.to_owned(), turns);
+    assert_eq!(days("Z"), [day("1970-01-03", 1), day("1970-01-04", 3)]);
+    assert_eq!(days("+14:00"), [day("1970-01-03", 1), day("1970-01-04", 3)]);
+    assert_eq!(days("-00:01"), [day("1970-01-02", 1), day("1970-01-03", 3)]);
 }
