@@ -1,0 +1,191 @@
+// Permission requests: badge, dialog, answers, and who answered.
+
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+
+import * as h from './harness.mjs';
+
+const write = (name) => ({ tool: 'write_file', input: { path: name, content: 'a line\n' } });
+const badge = (page) => page.locator('#badge');
+const dialog = (page) => page.getByRole('dialog');
+
+/** Opens the dialog of the first request, and waits until its buttons work. */
+async function review(page) {
+  await page.getByRole('button', { name: /^Review/ }).first().click();
+  await dialog(page).locator('button[aria-disabled=false]').first().waitFor();
+}
+
+async function start(t, calls, { approve = true, ...fields } = {}) {
+  const daemon = await h.startDaemon(t);
+  const session = await h.askingSession(daemon, calls, fields);
+  await h.pending(daemon);
+  const page = await h.newPage(t);
+  await h.login(page, daemon, { approve });
+  if (approve) await page.reload();
+  await badge(page).getByText('1').waitFor();
+  return { daemon, page, session, file: (name) => path.join(daemon.work, name) };
+}
+
+test('a badge on every view leads to the dialog, which shows what is asked', async (t) => {
+  const { daemon, page, session } = await start(t, [write('notes.txt')], { name: 'notes' });
+  for (const view of ['/', '/approvals', '/search', '/usage', '/new', `/s/${session.id}`]) {
+    await h.visit(page, view);
+    await badge(page).getByText('1').waitFor();
+    assert.match(await page.title(), /^\(1\) /);
+  }
+  await page.getByRole('link', { name: /^Approvals/ }).click();
+  await page.locator('.request', { hasText: 'notes.txt' }).waitFor();
+  await review(page);
+  const box = dialog(page);
+  for (const text of ['write_file', 'scripted', daemon.work, 'notes', 'a line', 'left', 'Allow once', 'Allow always', 'Deny']) {
+    assert.ok((await box.textContent()).includes(text), `${text}: ${await box.textContent()}`);
+  }
+  assert.match(await box.locator('tr.add').textContent(), /a line/);
+  await box.getByRole('button', { name: 'Side by side' }).click();
+  await box.locator('table.split').waitFor();
+  assert.deepEqual(page.problems, []);
+});
+
+test('the exact command is shown, whatever it contains', async (t) => {
+  const command = { tool: 'run_command', input: { command: 'printf', args: ['a b', '\u202Eevil', '$(id)'] } };
+  const { page, daemon } = await start(t, [command]);
+  const [approval] = await h.pending(daemon);
+  await h.visit(page, '/approvals');
+  await review(page);
+  const text = await dialog(page).locator('.exact').textContent();
+  for (const part of ['printf', 'a b', '$(id)', 'U+202E']) assert.ok(text.includes(part), text);
+  assert.ok(!text.includes('\u202E'), 'hidden characters are visible');
+  assert.ok(approval.summary.length > 0);
+});
+
+test('allow once allows this request only, and the focus returns', async (t) => {
+  const { page, file } = await start(t, [write('a.txt'), write('b.txt')]);
+  await h.visit(page, '/approvals');
+  await review(page);
+  await dialog(page).getByRole('button', { name: 'Allow once' }).click();
+  await dialog(page).waitFor({ state: 'detached' });
+  await h.until(() => existsSync(file('a.txt')), 'the file');
+  await page.locator('.request', { hasText: 'b.txt' }).waitFor();
+  assert.ok(!existsSync(file('b.txt')));
+  // The next request is at hand: the focus is on a button of the list, or on the heading.
+  const focus = await page.evaluate(() => document.activeElement.closest('.request, h1') !== null);
+  assert.ok(focus, await page.evaluate(() => document.activeElement.outerHTML));
+  const decided = page.locator('.decided tbody tr').first();
+  await decided.getByText('allowed').waitFor();
+  for (const text of ['a.txt', 'browser', 'scripted']) assert.ok((await decided.textContent()).includes(text));
+  assert.match(await decided.locator('time').getAttribute('title'), /20\d\d/);
+  assert.deepEqual(page.problems, []);
+});
+
+test('allow always covers the same action for the rest of the session', async (t) => {
+  const { page, daemon, session, file } = await start(t, [write('a.txt'), write('a.txt'), write('b.txt')]);
+  const [approval] = await h.pending(daemon);
+  await h.visit(page, '/approvals');
+  await review(page);
+  assert.ok((await dialog(page).locator('.always').textContent()).includes(approval.always), 'it says what that covers');
+  await dialog(page).getByRole('button', { name: 'Allow always' }).click();
+  // The second one is not asked for; the third is of another file.
+  await page.locator('.request', { hasText: 'b.txt' }).waitFor();
+  assert.ok(existsSync(file('a.txt')));
+  await review(page);
+  await dialog(page).getByRole('button', { name: 'Deny' }).click();
+  await h.settled(daemon, session.id);
+  assert.ok(!existsSync(file('b.txt')));
+});
+
+test('deny gives the agent the reason', async (t) => {
+  const { page, daemon, session, file } = await start(t, [write('a.txt')]);
+  await h.visit(page, `/s/${session.id}`);
+  await page.locator('.banner').getByText('Needs approval').waitFor();
+  await review(page);
+  await dialog(page).getByLabel('Reason for the agent').fill('Use <b>another</b> file');
+  await dialog(page).getByRole('button', { name: 'Deny' }).click();
+  await h.settled(daemon, session.id);
+  assert.ok(!existsSync(file('a.txt')));
+  const row = page.locator('.row.tool', { hasText: 'a.txt' });
+  await row.getByText('denied').first().waitFor();
+  await row.locator('summary').click();
+  await row.locator('.decision', { hasText: 'Use <b>another</b> file' }).waitFor();
+  await h.visit(page, '/approvals');
+  const decided = page.locator('.decided tbody tr').first();
+  await decided.getByText('Use <b>another</b> file').waitFor();
+  await decided.getByText('denied').waitFor();
+  assert.equal(await badge(page).isVisible(), false);
+  assert.deepEqual(page.problems, []);
+});
+
+test('no stray key answers a request', async (t) => {
+  const { page, daemon } = await start(t, [write('a.txt')]);
+  const [approval] = await h.pending(daemon);
+  const posts = [];
+  page.on('request', (request) => request.method() === 'POST' && posts.push(request.url()));
+  await h.visit(page, '/approvals');
+  await page.getByRole('button', { name: /^Review/ }).focus();
+  const keys = [...'yYaAnNdDo1j', 'Space', 'Tab', 'ArrowDown', 'Delete', 'Control+Enter'];
+  for (const key of keys.filter((it) => it !== 'Space')) await page.keyboard.press(key);
+  await page.getByRole('button', { name: /^Review/ }).click();
+  await dialog(page).waitFor();
+  // Typed ahead, before one could read it: the focus is not on a button, and no button works yet.
+  await page.keyboard.press('Enter');
+  for (const key of keys.filter((it) => it !== 'Tab')) await page.keyboard.press(key);
+  await dialog(page).locator('button[aria-disabled=false]').first().waitFor();
+  await page.keyboard.press('Enter');
+  for (const key of keys.filter((it) => it !== 'Tab')) await page.keyboard.press(key);
+  assert.deepEqual(posts, []);
+  assert.equal((await daemon.api.get(`/v1/approvals/${approval.id}`)).state, 'pending');
+  await page.keyboard.press('Escape');
+  await dialog(page).waitFor({ state: 'detached' });
+  assert.equal((await daemon.api.get(`/v1/approvals/${approval.id}`)).state, 'pending');
+});
+
+test('buttons of a dialog that has just appeared do nothing', async (t) => {
+  const { page, daemon } = await start(t, [write('a.txt')]);
+  const [approval] = await h.pending(daemon);
+  await h.visit(page, '/approvals');
+  await page.getByRole('button', { name: /^Review/ }).waitFor();
+  const posts = [];
+  page.on('request', (request) => request.method() === 'POST' && posts.push(request.url()));
+  // In one task, so that no time passes in between.
+  const armed = await page.evaluate(() => {
+    document.querySelector('.request button').click();
+    const button = [...document.querySelectorAll('dialog button')].find((it) => it.textContent === 'Allow once');
+    button.click();
+    return button.getAttribute('aria-disabled');
+  });
+  assert.equal(armed, 'true');
+  await dialog(page).locator('button[aria-disabled=false]').first().waitFor();
+  assert.deepEqual(posts, []);
+  assert.equal((await daemon.api.get(`/v1/approvals/${approval.id}`)).state, 'pending');
+});
+
+test('a browser approves only with the approval code', async (t) => {
+  const { page, daemon, session, file } = await start(t, [write('a.txt')], { approve: false });
+  await h.visit(page, '/approvals');
+  await review(page);
+  await dialog(page).getByRole('button', { name: 'Allow once' }).click();
+  const code = dialog(page).getByLabel('Approval code');
+  assert.ok(await code.evaluate((node) => node === document.activeElement), 'it asks for the code');
+  await code.fill('wrong-code');
+  await dialog(page).getByRole('button', { name: 'Unlock' }).click();
+  await dialog(page).getByRole('alert').waitFor();
+  assert.equal(await code.inputValue(), '');
+  await code.fill(await daemon.approvalCode());
+  await page.keyboard.press('Enter');
+  await code.waitFor({ state: 'detached' });
+  assert.ok(!existsSync(file('a.txt')), 'the code alone approves nothing');
+  await dialog(page).getByRole('button', { name: 'Allow once' }).click();
+  await h.settled(daemon, session.id);
+  assert.ok(existsSync(file('a.txt')));
+});
+
+test('an answer from elsewhere ends the dialog', async (t) => {
+  const { page, daemon } = await start(t, [write('a.txt')]);
+  const [approval] = await h.pending(daemon);
+  await h.visit(page, '/approvals');
+  await review(page);
+  await daemon.api.post(`/v1/approvals/${approval.id}`, { decision: 'deny' });
+  await dialog(page).getByText(/Already denied by process/).waitFor();
+  assert.equal(await dialog(page).getByRole('button', { name: 'Allow once' }).getAttribute('aria-disabled'), 'true');
+});
