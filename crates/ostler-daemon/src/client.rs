@@ -33,8 +33,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use crate::api::{
-    Answer, ApprovalCode, ApprovalList, ApprovalView, CreateSession, Interrupted, SendMessage,
-    SessionPage, SessionResult, SessionView,
+    Answer, ApprovalCode, ApprovalList, ApprovalView, BrowserLink, CreateSession, Interrupted,
+    SendMessage, SessionPage, SessionResult, SessionView,
 };
 use crate::problem::ProblemBody;
 
@@ -219,9 +219,21 @@ impl Client {
     /// Returns the approval code for TCP clients.
     ///
     /// # Errors
-    /// If the daemon has no TCP listener, or cannot be reached.
+    /// If the caller belongs to a session, or the daemon cannot be reached.
     pub async fn approval_code(&self) -> Result<ApprovalCode, ClientError> {
         self.get("/v1/approval-code").await
+    }
+
+    /// Creates a one-time link that logs a browser in.
+    ///
+    /// # Errors
+    /// If the caller belongs to a session, or the daemon cannot be reached.
+    pub async fn browser_link(&self) -> Result<BrowserLink, ClientError> {
+        self.read(
+            self.request(Method::POST, "/v1/browser-links", None)
+                .await?,
+        )
+        .await
     }
 
     /// Streams the events of a session after number `since`.

@@ -12,6 +12,9 @@ use crate::problem::Problem;
 
 /// What a session is started with.
 pub struct Prepared {
+    /// The name by which the agent was chosen: its own, or a configured one. A session that
+    /// continues this one is prepared with it.
+    pub name: String,
     /// The agent.
     pub agent: Arc<dyn Agent>,
     /// The host, without a log.

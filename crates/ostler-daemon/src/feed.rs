@@ -1,8 +1,9 @@
 //! The log of all sessions, which wakes the readers of a session when its events are stored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ostler_core::event::Event;
 use ostler_core::log::{AppendFuture, Log, LogEntry, LogError, NewSession, SessionRecord};
@@ -16,7 +17,12 @@ pub(crate) struct Feed {
     sessions: Mutex<HashMap<String, watch::Sender<u64>>>,
     /// Changes with every append.
     all: watch::Sender<u64>,
+    /// Sessions whose events were stored late.
+    delayed: Mutex<HashSet<String>>,
 }
+
+/// How long an append may take before its session reports that it was late.
+const LATE: Duration = Duration::from_secs(20);
 
 impl Feed {
     pub(crate) fn new(store: Arc<Store>) -> Arc<Self> {
@@ -24,6 +30,7 @@ impl Feed {
             store,
             sessions: Mutex::default(),
             all: watch::Sender::new(0),
+            delayed: Mutex::default(),
         })
     }
 
@@ -53,6 +60,15 @@ impl Feed {
         self.all.subscribe()
     }
 
+    fn delayed(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.delayed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true, once, if events of the session were stored late.
+    pub(crate) fn take_delayed(&self, session: &str) -> bool {
+        self.delayed().remove(session)
+    }
+
     fn on_stored(&self, session: &str, seq: u64) {
         if let Some(sender) = self.sessions().get(session) {
             sender.send_replace(seq);
@@ -75,9 +91,16 @@ impl Log for FeedLog {
         let last = entries
             .last()
             .map(|entry| (entry.event.session.clone(), entry.event.seq));
-        let stored = feed.store.append(entries);
+        let mut stored = feed.store.append(entries);
         Box::pin(async move {
-            stored.await?;
+            match tokio::time::timeout(LATE, &mut stored).await {
+                Ok(result) => result?,
+                Err(_) => {
+                    stored.await?;
+                    let session = last.as_ref().map(|(session, _)| session.to_string());
+                    feed.delayed().extend(session);
+                }
+            }
             if let Some((session, seq)) = last {
                 feed.on_stored(&session, seq);
             }

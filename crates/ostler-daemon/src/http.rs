@@ -1,28 +1,38 @@
 //! HTTP: routes, who may use them, and how a connection is served.
 
+mod admit;
 mod approvals;
 mod body;
+mod browser;
 mod events;
+mod history;
 mod idempotency;
 mod info;
+mod listen;
+mod page;
 mod sessions;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use futures_util::StreamExt;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+pub(crate) use self::listen::{ACCEPT_DELAY, Listening, MAX_CONNECTIONS};
+use crate::browser::{Browser, Browsers};
 use crate::manager::Manager;
 use crate::problem::{Problem, ProblemKind};
-use crate::scope::{self, Caller, Scope};
+use crate::scope::{self, Caller, Operation, Target};
 use crate::token::Secret;
 
 /// How long a client may take to send the head of a request.
@@ -37,6 +47,9 @@ const MAX_HEADERS: usize = 64;
 /// Header that carries the approval code.
 const CODE_HEADER: &str = "ostler-approval-code";
 
+/// Header that carries the page's key.
+const KEY_HEADER: &str = "ostler-page-key";
+
 /// Result of a handler.
 type Reply = Result<Response, Problem>;
 
@@ -45,14 +58,23 @@ type Reply = Result<Response, Problem>;
 pub(crate) enum Channel {
     /// The Unix socket, and who the kernel says connected.
     Socket(Caller),
-    /// A TCP listener on this port of the loopback interface.
-    Tcp(u16),
+    /// A TCP listener on the loopback interface, and the agent at the other end, if it is one.
+    Tcp(Endpoint, Option<Caller>),
 }
 
-/// Secrets of the TCP listener.
+/// A TCP listener.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Endpoint {
+    address: SocketAddr,
+}
+
+/// Secrets of the daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Secrets {
-    pub(crate) token: Secret,
+    /// The token of TCP clients, if the user asked for a listener. Without it, only browsers can
+    /// use the listener.
+    pub(crate) token: Option<Secret>,
+    /// The approval code.
     pub(crate) code: Secret,
 }
 
@@ -60,8 +82,9 @@ pub(crate) struct Secrets {
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) manager: Arc<Manager>,
-    /// Without them, no TCP connection is accepted.
-    pub(crate) secrets: Option<Arc<Secrets>>,
+    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) browsers: Arc<Browsers>,
+    pub(crate) listening: Arc<Listening>,
 }
 
 /// State of the routes of one connection.
@@ -91,15 +114,20 @@ where
 
 /// Routes by the scope that they need. `openapi` describes them, and a test compares the two.
 fn router(connection: Connection) -> Router {
-    let needs = |scope: Scope| {
-        from_fn_with_state(scope, move |State(scope), request, next| {
-            require(scope, request, next)
+    let needs = |operation: Operation| {
+        from_fn_with_state(operation, move |State(operation), request, next| {
+            require(operation, request, next)
         })
     };
     let read = Router::new()
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{id}", get(sessions::get))
         .route("/v1/sessions/{id}/events", get(events::session))
+        .route("/v1/sessions/{id}/history", get(history::history))
+        .route("/v1/sessions/{id}/transcript", get(history::transcript))
+        .route("/v1/sessions/{id}/changes", get(history::changes))
+        .route("/v1/sessions/{id}/timeline", get(history::timeline))
+        .route("/v1/sessions/{id}/export", get(history::export))
         .route("/v1/sessions/{id}/result", get(sessions::result))
         .route("/v1/events", get(events::all))
         .route("/v1/approvals", get(approvals::list))
@@ -109,29 +137,46 @@ fn router(connection: Connection) -> Router {
         .route("/v1/usage", get(info::usage))
         .route("/metrics", get(info::metrics))
         .route("/openapi.json", get(info::openapi))
-        .route_layer(needs(Scope::Read));
-    let prompt = Router::new()
+        .route_layer(needs(Operation::Read));
+    let create = Router::new()
         .route("/v1/sessions", post(sessions::create))
+        .route_layer(needs(Operation::Create));
+    let stop = Router::new()
+        .route("/v1/sessions/{id}/stop", post(sessions::stop))
+        .route_layer(needs(Operation::Stop));
+    let report = Router::new()
+        .route("/v1/sessions/{id}/report", post(sessions::report))
+        .route_layer(needs(Operation::Report));
+    let control = Router::new()
         .route("/v1/sessions/{id}/messages", post(sessions::send))
         .route("/v1/sessions/{id}/interrupt", post(sessions::interrupt))
         .route("/v1/sessions/{id}/pause", post(sessions::pause))
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
-        .route("/v1/sessions/{id}/stop", post(sessions::stop))
         .route("/v1/sessions/{id}/restart", post(sessions::restart))
         .route("/v1/sessions/{id}/fork", post(sessions::fork))
-        .route_layer(needs(Scope::Prompt));
+        .route("/v1/browser-session/approve", post(browser::approve))
+        .route_layer(needs(Operation::Control));
     let approve = Router::new()
         .route("/v1/approvals/{id}", post(approvals::answer))
-        .route_layer(needs(Scope::Approve));
+        .route_layer(needs(Operation::Approve));
     let admin = Router::new()
         .route("/v1/approval-code", get(info::approval_code))
+        .route("/v1/browser-links", post(browser::link))
         .route("/v1/sessions/{id}", delete(sessions::delete))
-        .route_layer(needs(Scope::Admin));
+        .route_layer(needs(Operation::Delete));
     Router::new()
         .merge(read)
-        .merge(prompt)
+        .merge(create)
+        .merge(stop)
+        .merge(report)
+        .merge(control)
         .merge(approve)
         .merge(admin)
+        .route("/", get(page::index))
+        .route("/assets/{name}", get(page::asset))
+        .route("/v1/browser-session", get(browser::get))
+        .route("/v1/browser-session", post(browser::login))
+        .route("/v1/browser-session", delete(browser::logout))
         .route("/healthz", get(info::health))
         .route("/readyz", get(info::ready))
         .fallback(not_found)
@@ -152,124 +197,103 @@ async fn method_not_allowed() -> Problem {
     )
 }
 
+/// Policy of every response that is not a file of the page: it is data, never a document.
+const DATA_POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
+
 /// Finds out who the caller is. Runs before any route.
 async fn admit(State(connection): State<Connection>, mut request: Request, next: Next) -> Response {
-    let caller = match identify(&connection, &request) {
-        Ok(caller) => caller,
-        Err(problem) => return problem.into_response(),
+    let admitted = match admit::identify(&connection, &request) {
+        Ok(admitted) => admitted,
+        Err(problem) => return protected(problem.into_response()),
     };
-    request.extensions_mut().insert(caller);
-    request.extensions_mut().insert(connection.app.secrets);
-    request.extensions_mut().insert(connection.app.manager);
-    let mut response = next.run(request).await;
+    let (app, browser) = (connection.app, admitted.browser);
+    request.extensions_mut().insert(admitted.caller.clone());
+    request.extensions_mut().insert(admitted);
+    request.extensions_mut().insert(app.clone());
+    let response = protected(next.run(request).await);
+    match browser {
+        Some(browser) => while_logged_in(app, browser, response),
+        None => response,
+    }
+}
+
+/// Adds headers that keep a browser from treating a response as anything but what it is.
+fn protected(mut response: Response) -> Response {
     let headers = response.headers_mut();
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    headers
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, DATA_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
+    }
     response
 }
 
-fn identify(connection: &Connection, request: &Request) -> Result<Caller, Problem> {
-    let headers = request.headers();
-    check_origin(&connection.channel, headers)?;
-    let query = request.uri().query().unwrap_or_default();
-    let names = query.split('&').filter_map(|pair| pair.split('=').next());
-    if names
-        .into_iter()
-        .any(|name| matches!(name, "token" | "access_token"))
-    {
-        let why = "credentials are not accepted in a URL";
-        return Err(Problem::new(ProblemKind::Unauthenticated, why)
-            .hint("send the token in the header `Authorization: Bearer …`"));
+/// Ends the stream of a browser that is logged out.
+fn while_logged_in(app: App, browser: Browser, response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if kind.is_none_or(|kind| kind.as_bytes() != b"text/event-stream") {
+        return response;
     }
-    let path = request.uri().path();
-    body::decode(path)?; // routes match decoded paths
-    match &connection.channel {
-        Channel::Socket(caller) => Ok(caller.clone()),
-        // Says only that a daemon is there.
-        Channel::Tcp(_) if path == "/healthz" && request.method() == Method::GET => {
-            Ok(Caller::Token { approved: false })
-        }
-        Channel::Tcp(_) => authenticate(connection.app.secrets.as_deref(), headers),
-    }
-}
-
-/// Rejects requests from web pages, and those to a name that may lead here by DNS rebinding.
-fn check_origin(channel: &Channel, headers: &HeaderMap) -> Result<(), Problem> {
-    let fail = |why: &str| Err(Problem::new(ProblemKind::CrossOrigin, why));
-    if headers.contains_key(header::ORIGIN) {
-        return fail("requests from web pages are not accepted");
-    }
-    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    if site.is_some_and(|site| site != b"none" && site != b"same-origin") {
-        return fail("requests from other sites are not accepted");
-    }
-    if let Channel::Tcp(port) = channel {
-        let mut hosts = headers.get_all(header::HOST).iter();
-        let own = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
-        let is_own = |host: &HeaderValue| own.iter().any(|own| own.as_bytes() == host.as_bytes());
-        if !(hosts.next().is_some_and(is_own) && hosts.next().is_none()) {
-            return fail("the header `Host` does not name this listener");
-        }
-    }
-    Ok(())
-}
-
-/// Checks the token, and the approval code if there is one.
-fn authenticate(secrets: Option<&Secrets>, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let fail = || {
-        Problem::new(ProblemKind::Unauthenticated, "a valid token is required")
-            .hint("print it with `ostler serve --print-token`")
+    let ended = async move {
+        let now = || app.manager.embedder.now();
+        app.browsers.ended(browser.id, now).await;
     };
-    // A listener without secrets accepts no one.
-    let secrets = secrets.ok_or_else(fail)?;
-    let mut given = headers.get_all(header::AUTHORIZATION).iter();
-    let given = match (given.next(), given.next()) {
-        (Some(value), None) => value.as_bytes(),
-        _ => return Err(fail()),
-    };
-    let token = given.strip_prefix(b"Bearer ").ok_or_else(fail)?;
-    if !secrets.token.matches(token) {
-        return Err(fail());
-    }
-    match headers.get(CODE_HEADER) {
-        None => Ok(Caller::Token { approved: false }),
-        Some(code) if secrets.code.matches(code.as_bytes()) => Ok(Caller::Token { approved: true }),
-        Some(_) => Err(Problem::new(
-            ProblemKind::Unauthenticated,
-            "the approval code is not valid",
-        )),
-    }
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(ended))))
 }
 
-/// Rejects callers without a scope, and agents that ask for anything but their own session.
-async fn require(scope: Scope, request: Request, next: Next) -> Response {
+/// Rejects callers without a scope, and agents that ask for more than theirs.
+async fn require(operation: Operation, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Caller>().cloned();
-    let Some(caller) = caller else {
+    let app = request.extensions().get::<App>().cloned();
+    let (Some(caller), Some(App { manager, .. })) = (caller, app) else {
         return Problem::new(ProblemKind::Internal, "the caller is unknown").into_response();
     };
     let path = request.uri().path();
-    let mut parts = path.strip_prefix("/v1/sessions/").unwrap_or("").split('/');
-    let is_own = parts.next().is_some_and(|id| scope::may_see(&caller, id));
-    if scope::allows(&caller, scope) && is_own {
+    if is_allowed(&manager, &caller, operation, path).await {
         return next.run(request).await;
     }
-    if let (Caller::Agent { session: Some(id) }, Some(manager)) =
-        (&caller, request.extensions().get::<Arc<Manager>>())
-    {
-        manager.report_denied(id, &format!("{} {path}", request.method()));
-    }
+    manager.report_refused(&caller, &format!("{} {path}", request.method()));
+    let scope = operation.scope();
     let why = match &caller {
         Caller::Agent { .. } => "an agent cannot control the daemon that runs it".to_owned(),
         Caller::Token { .. } => format!(
             "the token alone does not include the scope `{scope}`: use the Unix socket, or send \
              the approval code that `ostler serve` printed in the header `{CODE_HEADER}`"
         ),
-        Caller::User { .. } => format!("the scope `{scope}` is required"),
+        Caller::Browser { has_key: false, .. } => {
+            format!("the cookie alone does not include the scope `{scope}`: send the page's key")
+        }
+        Caller::Browser { .. } => format!(
+            "the scope `{scope}` needs the approval code: enter the one of \
+             `ostler serve --print-code`"
+        ),
+        Caller::User { .. } | Caller::Anonymous => format!("the scope `{scope}` is required"),
     };
     Problem::new(ProblemKind::Forbidden, why).into_response()
+}
+
+async fn is_allowed(manager: &Manager, caller: &Caller, operation: Operation, path: &str) -> bool {
+    match caller {
+        Caller::Agent {
+            session: Some(own), ..
+        } => {
+            let rest = path.strip_prefix("/v1/sessions/");
+            let named = rest.and_then(|rest| rest.split('/').next());
+            let target = match (named, path) {
+                (None, path) if path != "/v1/sessions" => Target::Other,
+                (named, _) => manager.target(own, named).await,
+            };
+            scope::agent_may(operation, target)
+        }
+        Caller::Agent { session: None, .. } => false,
+        caller => scope::allows(caller, operation.scope()),
+    }
 }

@@ -5,8 +5,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::MissedTickBehavior;
 
 /// Maximum length of a socket's path on Linux, without the final NUL.
 const MAX_SOCKET_PATH: usize = 107;
@@ -85,8 +88,74 @@ pub(crate) fn prepare_runtime_dir(dir: &Path) -> Result<(), InstanceError> {
     Ok(())
 }
 
+/// How often to check that the socket is still the daemon's.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The daemon's socket. If it is removed or replaced, which any process of the same user can do, it
+/// is bound again.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) path: PathBuf,
+    listener: UnixListener,
+    /// Device and inode of the socket's file.
+    identity: Option<(u64, u64)>,
+    checks: tokio::time::Interval,
+}
+
+impl Socket {
+    pub(crate) fn bind(path: PathBuf) -> Result<Self, InstanceError> {
+        let listener = bind(&path)?;
+        let mut checks = tokio::time::interval(CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            identity: identity(&path),
+            path,
+            listener,
+            checks,
+        })
+    }
+
+    /// Accepts a connection.
+    pub(crate) async fn accept(&mut self) -> io::Result<UnixStream> {
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => return accepted.map(|(stream, _)| stream),
+                _ = self.checks.tick() => self.check(),
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            return;
+        }
+        let path = self.path.display();
+        let again = self
+            .path
+            .parent()
+            .map_or(Ok(()), prepare_runtime_dir)
+            .and_then(|()| bind(&self.path));
+        match again {
+            Ok(listener) => {
+                tracing::warn!(%path, "the socket was replaced or removed, and is bound again");
+                self.identity = identity(&self.path);
+                self.listener = listener;
+            }
+            Err(error) => {
+                tracing::warn!(%path, %error, "the socket was replaced, and cannot be bound");
+            }
+        }
+    }
+}
+
+/// Returns the device and inode of a file, not of what a link leads to.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = path.symlink_metadata().ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
 /// Binds the socket. Called with the lock held, so an existing socket has no listener.
-pub(crate) fn bind(path: &Path) -> Result<tokio::net::UnixListener, InstanceError> {
+fn bind(path: &Path) -> Result<UnixListener, InstanceError> {
     if path.as_os_str().len() > MAX_SOCKET_PATH {
         return Err(InstanceError::PathTooLong(path.to_owned()));
     }
@@ -99,7 +168,7 @@ pub(crate) fn bind(path: &Path) -> Result<tokio::net::UnixListener, InstanceErro
         _ => {}
     }
     // The directory is private, so nobody can connect before the mode is set.
-    let listener = tokio::net::UnixListener::bind(path).map_err(fail)?;
+    let listener = UnixListener::bind(path).map_err(fail)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
     Ok(listener)
 }

@@ -17,10 +17,12 @@
 //! [`client`] is the other side of the API.
 //!
 //! Reading order: `api` are the types on the wire and `problem` the errors; `manager` runs
-//! sessions, `feed` wakes their readers, `http` serves clients; `scope`, `peer` and `token` decide
-//! who may do what.
+//! sessions, `feed` wakes their readers, `http` serves clients; `scope`, `peer`, `token` and
+//! `browser` decide who may do what.
 
 pub mod api;
+mod approval;
+mod browser;
 pub mod client;
 mod embedder;
 mod feed;
@@ -32,10 +34,12 @@ mod metrics;
 mod notify;
 pub mod openapi;
 mod peer;
+mod placement;
 pub mod problem;
 mod queue;
 pub mod scope;
 mod token;
+mod webhook;
 
 use std::io;
 use std::net::SocketAddr;
@@ -47,17 +51,20 @@ use ostler_store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use self::browser::Browsers;
 pub use self::embedder::{AgentsFuture, Embedder, PrepareFuture, Prepared};
-use self::http::{App, Channel, Secrets};
+use self::http::{ACCEPT_DELAY, App, Channel, Listening, MAX_CONNECTIONS, Secrets};
 pub use self::instance::InstanceError;
-use self::instance::InstanceLock;
+use self::instance::{InstanceLock, Socket};
 use self::manager::{Manager, Shared};
 pub use self::manager::{ManagerOptions, Recovered};
 use self::notify::Notifier;
-pub use self::notify::NotifyCommand;
+pub use self::notify::{NotifyCommand, Occasion};
 pub use self::queue::ParallelLimits;
 use self::scope::Caller;
 pub use self::token::Secret;
+use self::webhook::Webhooks;
+pub use self::webhook::{Webhook, WebhookError};
 
 /// What a daemon runs with.
 pub struct Options {
@@ -75,6 +82,8 @@ pub struct Options {
     pub breakers: Breakers,
     /// Command to run when a session needs attention.
     pub notify: Option<NotifyCommand>,
+    /// Where to send requests when a session needs attention.
+    pub webhooks: Vec<Webhook>,
     /// Limits and times.
     pub manager: ManagerOptions,
 }
@@ -100,6 +109,9 @@ pub enum ServeError {
     /// The token could not be read or created.
     #[error("token: {0}")]
     Token(io::Error),
+    /// A webhook cannot be used.
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     /// What an earlier daemon left open could not be closed.
     #[error("recovery: {0}")]
     Recovery(problem::Problem),
@@ -108,14 +120,15 @@ pub enum ServeError {
 /// A daemon that is ready to serve.
 pub struct Daemon {
     app: App,
-    socket: tokio::net::UnixListener,
+    socket: Socket,
     tcp: Option<TcpListener>,
-    socket_path: PathBuf,
+    webhooks: Webhooks,
     /// What was recovered from an earlier daemon.
     pub recovered: Recovered,
     /// The address of the TCP listener.
     pub address: Option<SocketAddr>,
-    /// The code without which a token cannot approve. It exists only in memory.
+    /// The code without which a token cannot approve, if there is a listener. It exists only in
+    /// memory.
     pub approval_code: Option<Secret>,
     _lock: InstanceLock,
 }
@@ -138,29 +151,37 @@ impl Daemon {
         }
         peer::become_subreaper();
         peer::raise_descriptor_limit();
+        let webhooks = Webhooks::new(options.webhooks)?;
         let (store, embedder) = (options.store, options.embedder);
+        store.set_lock_retries(LOCK_RETRIES);
         let shared = Shared {
             breakers: options.breakers,
             notifier: Notifier::new(options.notify),
         };
         let manager = Manager::new(store, embedder, shared, options.manager);
-        let (tcp, secrets) = match options.listen {
+        let (tcp, token) = match options.listen {
             None => (None, None),
             Some(address) => {
-                let (listener, secrets) = listen(address, &options.socket).await?;
-                (Some(listener), Some(Arc::new(secrets)))
+                let (listener, token) = listen(address, &options.socket).await?;
+                (Some(listener), Some(token))
             }
         };
+        let code = Secret::code();
         let recovered = manager.recover().await.map_err(ServeError::Recovery)?;
-        let socket = instance::bind(&options.socket)?;
+        let socket = Socket::bind(options.socket)?;
         manager.start_waiting().await;
         Ok(Self {
             address: tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()),
-            approval_code: secrets.as_ref().map(|secrets| secrets.code.clone()),
-            app: App { manager, secrets },
+            approval_code: tcp.as_ref().map(|_| code.clone()),
+            app: App {
+                manager,
+                secrets: Arc::new(Secrets { token, code }),
+                browsers: Arc::new(Browsers::default()),
+                listening: Arc::new(Listening::default()),
+            },
             socket,
             tcp,
-            socket_path: options.socket,
+            webhooks,
             recovered,
             _lock: lock,
         })
@@ -171,10 +192,23 @@ impl Daemon {
     pub async fn serve(self, mut stop: impl AsyncFnMut()) {
         let manager = self.app.manager.clone();
         let reaper = tokio::spawn(peer::reap_orphans());
+        let indexer = tokio::spawn(index_events(manager.clone()));
+        let deliveries = match self.webhooks.start(&manager).await {
+            Ok(deliveries) => Some(deliveries),
+            Err(problem) => {
+                tracing::warn!(%problem, "webhooks are off");
+                None
+            }
+        };
+        let socket_path = self.socket.path.clone();
         let sockets = tokio::spawn(accept_socket(self.app.clone(), self.socket));
-        let tcp = self.tcp.map(|tcp| tokio::spawn(accept_tcp(self.app, tcp)));
+        let listening = self.app.listening.clone();
+        if let Some(tcp) = self.tcp {
+            listening.serve(self.app, tcp).await;
+        }
         stop().await;
         tracing::info!("shutting down");
+        manager.store.set_lock_retries(1); // a locked store must not hold up the end
         tokio::select! {
             () = manager.shut_down() => {}
             () = stop() => {
@@ -184,19 +218,37 @@ impl Daemon {
         }
         sockets.abort();
         reaper.abort();
-        if let Some(tcp) = tcp {
-            tcp.abort();
+        indexer.abort();
+        listening.close().await;
+        if let Some(deliveries) = deliveries {
+            deliveries.stop(&manager).await;
         }
         manager.store.flush();
-        let _ = std::fs::remove_file(&self.socket_path);
+        let _ = std::fs::remove_file(&socket_path);
     }
 }
 
-/// Opens the TCP listener and its secrets.
+/// How often events are indexed, so that a search need not index many.
+const INDEX_INTERVAL: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Adds new events to the index of the search, now and then.
+async fn index_events(manager: Arc<Manager>) {
+    let mut interval = tokio::time::interval(INDEX_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        // Each step is a transaction of its own, between which others write.
+        while let Ok(true) = manager.with_store(ostler_store::Store::index_some).await {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Opens the TCP listener, and reads or creates its token.
 async fn listen(
     address: SocketAddr,
     socket: &std::path::Path,
-) -> Result<(TcpListener, Secrets), ServeError> {
+) -> Result<(TcpListener, Secret), ServeError> {
     if !address.ip().is_loopback() {
         return Err(ServeError::NotLoopback(address));
     }
@@ -207,21 +259,16 @@ async fn listen(
             address: address.to_string(),
             error,
         })?;
-    let code = Secret::code();
-    Ok((listener, Secrets { token, code }))
+    Ok((listener, token))
 }
 
-/// How long to wait after a connection could not be accepted, such as for lack of descriptors.
-const ACCEPT_DELAY: std::time::Duration = std::time::Duration::from_millis(50);
+/// How often to try again, 30 seconds each, if another process holds the store's lock.
+const LOCK_RETRIES: u32 = 20;
 
-/// Maximum number of connections of all agents, and over TCP. They must not use up what a user
-/// needs to reach the daemon.
-const MAX_CONNECTIONS: usize = 128;
-
-async fn accept_socket(app: App, listener: tokio::net::UnixListener) {
+async fn accept_socket(app: App, mut socket: Socket) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok(stream) = socket.accept().await else {
             tokio::time::sleep(ACCEPT_DELAY).await;
             continue;
         };
@@ -243,25 +290,5 @@ async fn accept_socket(app: App, listener: tokio::net::UnixListener) {
             // The connection is closed: who cannot be identified gets nothing.
             Err(error) => tracing::warn!(%error, "connection refused"),
         }
-    }
-}
-
-async fn accept_tcp(app: App, listener: TcpListener) {
-    let port = listener.local_addr().map_or(0, |address| address.port());
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_DELAY).await;
-            continue;
-        };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            continue; // closes the connection
-        };
-        let _ = stream.set_nodelay(true);
-        let serve = http::serve_connection(app.clone(), Channel::Tcp(port), stream);
-        tokio::spawn(async move {
-            serve.await;
-            drop(place);
-        });
     }
 }

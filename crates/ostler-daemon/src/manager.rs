@@ -1,24 +1,29 @@
 //! Session manager: creates, starts, controls and ends the sessions of the daemon.
 
+mod cached;
+mod children;
 mod control;
 mod follow;
+mod gauges;
 mod recovery;
 mod shutdown;
+mod spending;
 
+use self::cached::{ProbedAgents, Timelines};
 pub use self::recovery::Recovered;
+use self::spending::Families;
 
-use std::collections::{HashMap, HashSet};
-use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ostler::agent::Breakers;
+use ostler::agent::{BreakerState, Breakers};
 use ostler::host::Delivery;
-use ostler::render::clip::sanitize;
 use ostler::spec::{AfterTurn, Attendance, check_labels};
-use ostler::{Agent, Cause, Host, Outcome, Remote, Spec};
-use ostler_core::event::{Ended, Event, EventKind, Level, Notice, NoticeCode};
+use ostler::{Agent, Cause, Host, Outcome, Remote, Spec, SpecError};
+use ostler_core::event::{Ended, Event, EventKind};
 use ostler_core::log::{Log, LogEntry, NewSession};
 use ostler_store::{Filter, NewManaged, SessionRow, Store, StoreError};
 
@@ -33,12 +38,6 @@ use crate::queue::{FairQueue, ParallelLimits};
 
 /// Maximum length of a name, in characters.
 const MAX_NAME: usize = 100;
-
-/// Maximum number of refused requests of an agent that are reported.
-const MAX_DENIALS: u32 = 100;
-
-/// Maximum length of such a request, in characters.
-const MAX_REQUEST: usize = 100;
 
 /// Maximum number of sessions per page.
 const MAX_PAGE: usize = 500;
@@ -73,6 +72,10 @@ pub(crate) struct Manager {
     options: ManagerOptions,
     shared: Shared,
     state: Mutex<State>,
+    /// Held while a child session is created.
+    children: tokio::sync::Mutex<()>,
+    agents: ProbedAgents,
+    pub(crate) timelines: Arc<Timelines>,
 }
 
 /// What all sessions share.
@@ -86,8 +89,12 @@ struct State {
     /// Sessions that are being started, and whether they are to be stopped again.
     starting: HashMap<String, bool>,
     queue: FairQueue<Waiting>,
-    /// Agents with a session that may be refreshing its login.
-    logins: HashSet<String>,
+    /// The circuit breaker that each agent was last started with.
+    breakers: BTreeMap<&'static str, BreakerState>,
+    /// Logins that a session may be refreshing.
+    logins: HashSet<PathBuf>,
+    /// Sessions whose agent started others, and those.
+    families: Families,
     is_shutting_down: bool,
 }
 
@@ -96,8 +103,26 @@ struct State {
 struct Live {
     remote: Remote,
     agent: String,
+    /// Where its login is stored.
+    login: Option<PathBuf>,
+    /// Whether its agent may be refreshing the login, and how often it has taken it.
+    login_use: Arc<LoginUse>,
+    /// The circuit breaker of its agent, if that is a program that may be restarted.
+    breaker: Option<BreakerState>,
+    /// Number of reports of its agent.
+    reports: Arc<AtomicU32>,
     /// Number of requests of its agent to the daemon that were refused.
     denials: Arc<AtomicU32>,
+    /// Number of accepted messages of which no event says yet what became of them.
+    unstarted: Arc<AtomicU32>,
+}
+
+/// Use of a login by a session.
+#[derive(Debug, Default)]
+struct LoginUse {
+    is_held: AtomicBool,
+    /// Number of times that the agent was started again with it.
+    restarts: AtomicU32,
 }
 
 /// A session that waits to be started.
@@ -106,6 +131,30 @@ struct Waiting {
     agent: Arc<dyn Agent>,
     host: Host,
     spec: Spec,
+    /// Where its login is stored.
+    login: Option<PathBuf>,
+    /// Whether it runs elsewhere since an earlier daemon.
+    rejoins: bool,
+}
+
+/// On what terms a session is admitted.
+#[derive(Debug, Default)]
+struct Admission {
+    /// Permissions that were granted before; those of the configuration otherwise.
+    granted: Option<Granted>,
+    /// The session whose agent starts it.
+    parent: Option<String>,
+    /// Whether the limits that were granted apply too.
+    is_limited: bool,
+    /// The idempotency key of the request, if it has one.
+    key: Option<String>,
+}
+
+/// A session that another one continues.
+struct Earlier {
+    granted: Granted,
+    /// The name by which its agent was chosen.
+    agent: String,
 }
 
 /// Filters of a list.
@@ -133,10 +182,15 @@ impl Manager {
                 live: HashMap::new(),
                 starting: HashMap::new(),
                 queue: FairQueue::new(options.parallel),
+                breakers: BTreeMap::new(),
                 logins: HashSet::new(),
+                families: Families::default(),
                 is_shutting_down: false,
             }),
             options,
+            children: tokio::sync::Mutex::default(),
+            agents: ProbedAgents::default(),
+            timelines: Arc::default(),
         })
     }
 
@@ -156,47 +210,70 @@ impl Manager {
         }
     }
 
-    /// Creates a session. It is stored before this returns, and started if the limits allow it.
+    /// Creates a session. It is stored before this returns, together with the idempotency key of
+    /// the request, and started if the limits allow it.
     pub(crate) async fn create(
         self: &Arc<Self>,
         request: CreateSession,
+        key: Option<String>,
     ) -> Result<SessionView, Problem> {
-        let request = normalized(request)?;
-        let granted = match &request.resume {
-            Some(id) => self.granted_to(id).await?,
-            None => None,
-        };
+        let mut request = normalized(request)?;
+        let mut granted = None;
+        if let Some(id) = &request.resume
+            && let Some(earlier) = self.earlier(id).await?
+        {
+            granted = Some(earlier.granted);
+            request.agent.get_or_insert(earlier.agent);
+        }
         let prepared = self.embedder.prepare(&request).await?;
-        self.admit(request, prepared, granted).await
+        let admission = Admission {
+            granted,
+            key,
+            ..Admission::default()
+        };
+        self.admit(request, prepared, admission).await
     }
 
-    /// Returns the permissions of an earlier session, if a daemon created it.
-    async fn granted_to(&self, id: &str) -> Result<Option<Granted>, Problem> {
+    /// Returns what is known of an earlier session, if a daemon created it.
+    async fn earlier(&self, id: &str) -> Result<Option<Earlier>, Problem> {
         let own = id.to_owned();
-        let managed = self
+        let found = self
             .with_store(move |store| match store.look_up(&own)? {
-                Some(row) => store.managed(&row.session),
+                Some(row) => Ok(store.managed(&row.session)?.map(|managed| (row, managed))),
                 None => Ok(None),
             })
             .await?;
-        let granted = managed.map(|managed| serde_json::from_str(&managed.granted));
-        granted.transpose().map_err(|error| {
-            Problem::new(ProblemKind::Internal, format!("stored session: {error}"))
-        })
+        let Some((row, managed)) = found else {
+            return Ok(None);
+        };
+        let request: CreateSession = stored(&managed.request)?;
+        Ok(Some(Earlier {
+            granted: stored(&managed.granted)?,
+            agent: request.agent.unwrap_or(row.agent),
+        }))
     }
 
     async fn admit(
         self: &Arc<Self>,
-        request: CreateSession,
+        mut request: CreateSession,
         prepared: Prepared,
-        granted: Option<Granted>,
+        admission: Admission,
     ) -> Result<SessionView, Problem> {
         if self.state().is_shutting_down {
             return Err(shutting_down());
         }
+        request.agent = Some(prepared.name.clone());
         let id = uuid::Uuid::new_v4().to_string();
-        let waiting = self.waiting(id.clone(), &request, prepared, granted.as_ref())?;
-        let granted = granted.unwrap_or_else(|| Granted::of(&waiting.spec));
+        let waiting = self.waiting(id.clone(), &request, prepared, &admission)?;
+        if let Some(breaker) = waiting.agent.breaker(&waiting.host, &waiting.spec) {
+            let name = waiting.agent.about().name;
+            self.state().breakers.insert(name, breaker.clone());
+            check_breaker(&breaker)?;
+        }
+        let granted = match admission.granted {
+            Some(granted) => granted.with_limits(&waiting.spec),
+            None => Granted::of(&waiting.spec),
+        };
         let agent = waiting.agent.about().name;
         let new = NewManaged {
             session: NewSession {
@@ -217,9 +294,14 @@ impl Manager {
             approval_ms: u64::try_from(self.options.approval_timeout.as_millis())
                 .unwrap_or(u64::MAX),
             queued: true,
+            parent: admission.parent.clone(),
+            key: admission.key,
         };
         self.with_store(move |store| store.create_managed(&new))
             .await?;
+        if let Some(parent) = &admission.parent {
+            self.state().families.add(parent, &id);
+        }
         self.feed.add(&id);
         self.state().queue.push(agent, waiting);
         for (failed, error) in self.pump().await {
@@ -237,9 +319,11 @@ impl Manager {
         id: String,
         request: &CreateSession,
         prepared: Prepared,
-        granted: Option<&Granted>,
+        admission: &Admission,
     ) -> Result<Waiting, Problem> {
-        let Prepared { agent, host, spec } = prepared;
+        let Prepared {
+            agent, host, spec, ..
+        } = prepared;
         let mut spec = spec
             .id(&id)
             .dir(&request.dir)
@@ -257,8 +341,10 @@ impl Manager {
         spec.prompt = request.prompt.clone().unwrap_or_default();
         spec.resume.clone_from(&request.resume);
         spec.fork = request.fork;
-        if let Some(granted) = granted {
-            granted.apply(&mut spec)?;
+        match &admission.granted {
+            Some(granted) if admission.is_limited => granted.apply_all(&mut spec)?,
+            Some(granted) => granted.apply(&mut spec)?,
+            None => {}
         }
         let host = host
             .with_log(Arc::new(FeedLog(self.feed.clone())))
@@ -266,9 +352,11 @@ impl Manager {
             .with_breakers(self.shared.breakers.clone());
         Ok(Waiting {
             id,
+            login: agent.login(&host, &spec),
             agent,
             host,
             spec,
+            rejoins: false,
         })
     }
 
@@ -280,11 +368,12 @@ impl Manager {
                 return failed;
             };
             let (id, agent) = (waiting.id.clone(), waiting.agent.about().name);
+            let login = waiting.login.clone();
             if let Err(problem) = self.start(waiting).await {
                 {
                     let mut state = self.state();
                     state.queue.on_ended(agent);
-                    state.logins.remove(agent);
+                    login.map(|login| state.logins.remove(&login));
                     state.starting.remove(&id);
                 }
                 let outcome = Outcome::new(Cause::BadRequest, problem.detail.clone());
@@ -294,8 +383,8 @@ impl Manager {
         }
     }
 
-    /// Takes the next session that may be started now. If its agent has a login, the next one of
-    /// that agent waits until it was used.
+    /// Takes the next session that may be started now. If it has a login, the next one with that
+    /// login waits until it was used.
     fn next_to_start(&self) -> Option<Waiting> {
         let mut state = self.state();
         let State {
@@ -308,11 +397,9 @@ impl Manager {
         if *is_shutting_down {
             return None;
         }
-        let waiting = queue.pop(|agent| !logins.contains(agent))?;
-        let about = waiting.agent.about();
-        if about.probe.is_some() {
-            logins.insert(about.name.to_owned());
-        }
+        let is_used = |login: &PathBuf| logins.contains(login);
+        let waiting = queue.pop(|waiting| !waiting.login.as_ref().is_some_and(is_used))?;
+        logins.extend(waiting.login.clone());
         starting.insert(waiting.id.clone(), false);
         Some(waiting)
     }
@@ -323,18 +410,44 @@ impl Manager {
             agent,
             host,
             spec,
+            login,
+            rejoins,
         } = waiting;
         let own = id.clone();
-        self.with_store(move |store| store.dequeue(&own)).await?;
+        let known = match rejoins {
+            true => self.adopt(own).await?,
+            false => {
+                self.with_store(move |store| store.dequeue(&own)).await?;
+                0
+            }
+        };
         let about = agent.about();
+        // A session that is followed again has had its prompt.
+        let has_prompt = !spec.prompt.is_empty() && !rejoins;
+        let breaker = agent.breaker(&host, &spec).filter(|_| about.is_program());
         // It may read the session to resume from the store.
-        let started = tokio::task::spawn_blocking(move || agent.start(&host, spec)).await;
+        let start = move || match rejoins {
+            true => agent.rejoin(&host, &spec).unwrap_or_else(|| {
+                let why = "the session ended with the daemon that ran it";
+                Err(SpecError::new("fleet", "", why))
+            }),
+            false => agent.start(&host, spec),
+        };
+        let started = tokio::task::spawn_blocking(start).await;
         let started = started.map_err(|e| Problem::new(ProblemKind::Internal, e.to_string()))?;
         let session = started?;
         let live = Live {
             remote: session.remote(),
             agent: about.name.to_owned(),
+            login_use: Arc::new(LoginUse {
+                is_held: AtomicBool::new(login.is_some()),
+                ..LoginUse::default()
+            }),
+            login,
+            breaker,
+            reports: Arc::default(),
             denials: Arc::default(),
+            unstarted: Arc::new(AtomicU32::new(has_prompt.into())),
         };
         let is_unwanted = {
             let mut state = self.state();
@@ -345,7 +458,7 @@ impl Manager {
         if is_unwanted {
             live.remote.stop();
         }
-        follow::spawn(self.clone(), session, about.probe.is_some());
+        follow::spawn(self.clone(), session, live.login_use, known);
         Ok(())
     }
 
@@ -385,6 +498,7 @@ impl Manager {
             tracing::warn!(session = id, %error, "session not closed");
         }
         self.feed.remove(id);
+        self.state().families.remove(id);
     }
 
     /// Returns a session, given by its id or an unambiguous prefix.
@@ -417,49 +531,55 @@ impl Manager {
         })
     }
 
-    /// Returns the numbers of running and of waiting sessions.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        let state = self.state();
-        (state.live.len(), state.queue.len())
-    }
-
-    /// Returns the running session whose agent is one of these processes.
+    /// Returns the running session whose agent, or whose guard, is one of these processes.
     pub(crate) fn session_of(&self, pids: &[i32]) -> Option<String> {
-        let state = self.state();
-        let is_one = |live: &Live| {
-            let agent = live.remote.pid().and_then(|pid| i32::try_from(pid).ok());
-            agent.is_some_and(|agent| pids.contains(&agent))
+        let agents: Vec<(String, i32)> = {
+            let state = self.state();
+            let agents = state.live.iter().filter_map(|(id, live)| {
+                let pid = i32::try_from(live.remote.pid()?).ok()?;
+                Some((id.clone(), pid))
+            });
+            agents.collect()
         };
-        let found = state.live.iter().find(|(_, live)| is_one(live));
+        let is_guard =
+            |agent: i32| crate::peer::parent_of(agent).is_some_and(|parent| pids.contains(&parent));
+        let by_agent = agents.iter().find(|(_, agent)| pids.contains(agent));
+        // What lost its parent was adopted by the guard.
+        let found = by_agent.or_else(|| agents.iter().find(|(_, agent)| is_guard(*agent)));
         found.map(|(id, _)| id.clone())
     }
 
-    /// Reports a request of a session's agent to the daemon that was refused, in its events. After
-    /// the first hundred, no more are reported.
-    pub(crate) fn report_denied(&self, id: &str, request: &str) {
-        let Some(live) = self.live(id) else { return };
-        let number = live.denials.fetch_add(1, Ordering::Relaxed);
-        if number >= MAX_DENIALS {
-            return;
+    /// Returns true if a message was accepted for the session that has not reached it.
+    pub(crate) fn has_unstarted_message(&self, id: &str) -> bool {
+        let live = self.live(id);
+        live.is_some_and(|live| live.unstarted.load(Ordering::Acquire) > 0)
+    }
+
+    /// Counts a message of which an event says what became of it.
+    fn on_message_handled(&self, id: &str) {
+        if let Some(live) = self.live(id) {
+            let less = |count: u32| count.checked_sub(1);
+            let order = (Ordering::AcqRel, Ordering::Acquire);
+            let _ = live.unstarted.fetch_update(order.0, order.1, less);
         }
-        let more = if number + 1 == MAX_DENIALS {
-            " Further ones are not reported."
-        } else {
-            ""
-        };
-        let request: String = sanitize(request).chars().take(MAX_REQUEST).collect();
-        let message = format!(
-            "A process of this session requested {request} from the daemon, and was refused.{more}"
-        );
-        live.remote.notice(Notice::new(
-            Level::Warning,
-            NoticeCode::ControlDenied,
-            message,
-        ));
     }
 
     fn live(&self, id: &str) -> Option<Live> {
         self.state().live.get(id).cloned()
+    }
+}
+
+/// Returns the problem if a circuit breaker refuses starts now.
+fn check_breaker(breaker: &BreakerState) -> Result<(), Problem> {
+    match breaker.rejection() {
+        None => Ok(()),
+        Some((outcome, left)) => {
+            let seconds = u64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+            Err(Problem {
+                retry_after: Some(seconds.max(1)),
+                ..Problem::from(outcome)
+            })
+        }
     }
 }
 
@@ -503,6 +623,12 @@ fn directory(dir: &Path) -> Result<std::path::PathBuf, Problem> {
         Ok(_) => fail("it is not a directory"),
         Err(error) => fail(&error.to_string()),
     }
+}
+
+/// Parses a part of a stored session.
+fn stored<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    serde_json::from_str(text)
+        .map_err(|error| Problem::new(ProblemKind::Internal, format!("stored session: {error}")))
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String, Problem> {

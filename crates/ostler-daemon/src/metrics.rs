@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 use ostler::{Cause, Event, EventKind};
+use ostler_core::event::Timestamp;
 
 /// Counters since the start of the daemon.
 #[derive(Debug, Default)]
@@ -13,17 +14,88 @@ pub(crate) struct Metrics(Mutex<Counters>);
 #[derive(Debug, Default)]
 struct Counters {
     events: u64,
+    /// How long the last event took to be stored, and all of them, in milliseconds.
+    last_lag: u64,
+    lag: u64,
     tokens: u64,
     cost_usd: f64,
     turns: BTreeMap<&'static str, u64>,
     sessions: BTreeMap<&'static str, u64>,
+    delivered: u64,
+    undelivered: u64,
+}
+
+/// Current numbers.
+#[derive(Debug)]
+pub(crate) struct Gauges {
+    /// Number of running sessions.
+    pub(crate) running: usize,
+    /// Number of waiting sessions by agent, for agents that have any.
+    pub(crate) waiting: Vec<(String, usize)>,
+    /// Number of sessions that have not ended, by state.
+    pub(crate) sessions: BTreeMap<&'static str, usize>,
+    /// Whether the breaker that an agent was last started with refuses starts.
+    pub(crate) open_breakers: BTreeMap<&'static str, bool>,
+}
+
+impl Gauges {
+    fn write(&self, metric: &mut impl FnMut(&str, &str, &str, &[(String, f64)])) {
+        let one = |value: f64| vec![(String::new(), value)];
+        let labelled =
+            |name: &str, label: &str, value: f64| (format!("{{{name}=\"{label}\"}}"), value);
+        metric(
+            "sessions_running",
+            "gauge",
+            "Sessions that run now.",
+            &one(self.running as f64),
+        );
+        let waiting: usize = self.waiting.iter().map(|(_, count)| count).sum();
+        metric(
+            "sessions_waiting",
+            "gauge",
+            "Sessions that wait to be started.",
+            &one(waiting as f64),
+        );
+        let by_state = self.sessions.iter();
+        let by_state: Vec<_> = by_state
+            .map(|(state, count)| labelled("state", state, *count as f64))
+            .collect();
+        metric(
+            "sessions",
+            "gauge",
+            "Sessions of this daemon that have not ended, by state.",
+            &by_state,
+        );
+        let queue = self.waiting.iter();
+        let queue: Vec<_> = queue
+            .map(|(agent, count)| labelled("agent", agent, *count as f64))
+            .collect();
+        metric(
+            "queue_length",
+            "gauge",
+            "Sessions that wait to be started, by agent.",
+            &queue,
+        );
+        let breakers = self.open_breakers.iter();
+        let breakers: Vec<_> = breakers
+            .map(|(agent, is_open)| labelled("agent", agent, f64::from(u8::from(*is_open))))
+            .collect();
+        metric(
+            "breaker_open",
+            "gauge",
+            "Whether the circuit breaker of an agent refuses starts now.",
+            &breakers,
+        );
+    }
 }
 
 impl Metrics {
-    /// Counts an event.
-    pub(crate) fn on_event(&self, event: &Event) {
+    /// Counts an event that is stored by now.
+    pub(crate) fn on_event(&self, event: &Event, now: Timestamp) {
         let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counters.events += 1;
+        counters.last_lag = u64::try_from(now.0.saturating_sub(event.at.0)).unwrap_or(0);
+        counters.lag = counters.lag.saturating_add(counters.last_lag);
         match &event.kind {
             EventKind::TurnEnded(turn) => {
                 *counters
@@ -45,8 +117,18 @@ impl Metrics {
         }
     }
 
-    /// Returns the metrics as text, with the numbers of running and waiting sessions.
-    pub(crate) fn text(&self, running: usize, waiting: usize) -> String {
+    /// Counts an attempt to deliver to a webhook.
+    pub(crate) fn on_delivery(&self, is_ok: bool) {
+        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_ok {
+            counters.delivered += 1;
+        } else {
+            counters.undelivered += 1;
+        }
+    }
+
+    /// Returns the metrics as text, with the current numbers.
+    pub(crate) fn text(&self, gauges: &Gauges) -> String {
         let counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         let mut metric = |name: &str, kind: &str, help: &str, lines: &[(String, f64)]| {
@@ -66,18 +148,7 @@ impl Metrics {
             });
             lines.collect::<Vec<_>>()
         };
-        metric(
-            "sessions_running",
-            "gauge",
-            "Sessions that run now.",
-            &one(running as f64),
-        );
-        metric(
-            "sessions_waiting",
-            "gauge",
-            "Sessions that wait to be started.",
-            &one(waiting as f64),
-        );
+        gauges.write(&mut metric);
         metric(
             "sessions_ended_total",
             "counter",
@@ -97,6 +168,18 @@ impl Metrics {
             &one(counters.events as f64),
         );
         metric(
+            "event_lag_seconds",
+            "gauge",
+            "How long the last event took to be stored.",
+            &one(counters.last_lag as f64 / 1000.0),
+        );
+        metric(
+            "event_lag_seconds_total",
+            "counter",
+            "How long all events took to be stored.",
+            &one(counters.lag as f64 / 1000.0),
+        );
+        metric(
             "tokens_total",
             "counter",
             "Tokens of all turns, as far as known.",
@@ -107,6 +190,18 @@ impl Metrics {
             "counter",
             "Cost of all turns in US dollars, as far as known.",
             &one(counters.cost_usd),
+        );
+        metric(
+            "webhook_attempts_total",
+            "counter",
+            "Requests to webhooks.",
+            &[
+                ("{result=\"ok\"}".to_owned(), counters.delivered as f64),
+                (
+                    "{result=\"failed\"}".to_owned(),
+                    counters.undelivered as f64,
+                ),
+            ],
         );
         text
     }

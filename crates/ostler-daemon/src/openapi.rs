@@ -1,5 +1,8 @@
 //! OpenAPI 3.1 description of the API, generated from its types and a table of routes.
 
+use ostler_page::changes::Changes;
+use ostler_page::page::TranscriptPage;
+use ostler_page::timeline::Timeline;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -88,6 +91,7 @@ fn control_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
     let session = || Content::Json(session.clone());
     let create = schema::<api::CreateSession>(generator);
     let send = schema::<api::SendMessage>(generator);
+    let report = schema::<api::Report>(generator);
     let mut json = |of: fn(&mut SchemaGenerator) -> Value| Content::Json(of(generator));
     vec![
         Route::new("post", "/v1/sessions", "createSession")
@@ -106,6 +110,18 @@ fn control_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
                     "Only sessions with this label: `NAME=VALUE`, repeatable",
                 ),
                 ("all", "Whether sessions that have ended are listed too"),
+                (
+                    "q",
+                    "Only sessions with this text in their title, name, directory, id or model",
+                ),
+                (
+                    "waiting",
+                    "Whether only sessions with a pending permission request are listed",
+                ),
+                (
+                    "parent",
+                    "Only sessions that the agent of this session started",
+                ),
                 ("limit", "Maximum number of sessions"),
                 ("cursor", "`next` of the previous page"),
             ])
@@ -138,6 +154,11 @@ fn control_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
             .does("Stop a session gracefully")
             .needs(Scope::Prompt)
             .returns(202, session()),
+        Route::new("post", "/v1/sessions/{id}/report", "report")
+            .does("Add a notice to a session; an agent can report to its own")
+            .needs(Scope::Agent)
+            .body(report)
+            .returns(202, session()),
         Route::new("post", "/v1/sessions/{id}/restart", "restartSession")
             .does("Stop a session, and continue it in a new one")
             .needs(Scope::Prompt)
@@ -149,16 +170,50 @@ fn control_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
     ]
 }
 
-/// Returns the routes that read sessions, answer permission requests, and inform.
-fn other_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
-    let object = || Content::Json(json!({"type": "object"}));
-    let answer = schema::<api::Answer>(generator);
+/// Returns the routes that read the events of sessions.
+fn event_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
     let mut json = |of: fn(&mut SchemaGenerator) -> Value| Content::Json(of(generator));
     vec![
         Route::new("get", "/v1/sessions/{id}/events", "sessionEvents")
             .does("Stream the events of a session: history, then live")
             .query(&[("since", "The last event that the client has; 0 for all")])
             .returns(200, Content::Text("text/event-stream")),
+        Route::new("get", "/v1/sessions/{id}/history", "sessionHistory")
+            .does("Get a page of a session's events")
+            .query(&[
+                ("after", "Only events after this number"),
+                ("before", "Only events before this number; the last of them"),
+                (
+                    "limit",
+                    "Maximum number of events: 200 by default, at most 1000",
+                ),
+            ])
+            .returns(200, json(schema::<api::HistoryPage>)),
+        Route::new("get", "/v1/sessions/{id}/transcript", "sessionTranscript")
+            .does("Get a page of a session's transcript: events condensed into items")
+            .query(&[
+                ("after", "The page starts after this event; 0 by default"),
+                ("before", "The page ends before this event"),
+                ("around", "The page contains this event"),
+                (
+                    "limit",
+                    "Maximum number of items: 200 by default, at most 500",
+                ),
+            ])
+            .returns(200, json(schema::<TranscriptPage>)),
+        Route::new("get", "/v1/sessions/{id}/changes", "sessionChanges")
+            .does("Get the files that a session changed, composed from its edits")
+            .returns(200, json(schema::<Changes>)),
+        Route::new("get", "/v1/sessions/{id}/timeline", "sessionTimeline")
+            .does("Get turns, tools, waits and tokens of a session over time")
+            .returns(200, json(schema::<Timeline>)),
+        Route::new("get", "/v1/sessions/{id}/export", "exportSession")
+            .does("Download a session as a document")
+            .query(&[(
+                "format",
+                "`html` (one file that opens without a server), `md`, or `json` (JSON lines)",
+            )])
+            .returns(200, Content::Text("text/html")),
         Route::new("get", "/v1/sessions/{id}/result", "sessionResult")
             .does("Get the conclusion of the last turn; 202 if it has not ended in time")
             .query(&[("wait", "How long to wait for it: `60s`, at most 10 minutes")])
@@ -173,9 +228,23 @@ fn other_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
                 ("session", "Only this session; repeatable"),
             ])
             .returns(200, Content::Text("text/event-stream")),
+    ]
+}
+
+/// Returns the routes that answer permission requests, and inform.
+fn other_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
+    let object = || Content::Json(json!({"type": "object"}));
+    let answer = schema::<api::Answer>(generator);
+    let mut json = |of: fn(&mut SchemaGenerator) -> Value| Content::Json(of(generator));
+    vec![
         Route::new("get", "/v1/approvals", "listApprovals")
-            .does("List permission requests, oldest first")
-            .query(&[("state", "Only requests in this state")])
+            .does("List permission requests, oldest first; decided ones, newest first")
+            .query(&[
+                ("state", "`all`, `decided`, or the state of the requests"),
+                ("session", "Only requests of this session"),
+                ("limit", "Maximum number of requests"),
+                ("cursor", "`next` of the previous page"),
+            ])
             .returns(200, json(schema::<api::ApprovalList>)),
         Route::new("get", "/v1/approvals/{id}", "getApproval")
             .does("Get a permission request")
@@ -191,23 +260,43 @@ fn other_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
             .returns(200, json(schema::<api::ApprovalCode>)),
         Route::new("get", "/v1/agents", "listAgents")
             .does("List agents, and whether they are ready")
+            .query(&[(
+                "fresh",
+                "Whether to probe them now; otherwise the result may be a minute old",
+            )])
             .returns(200, json(schema::<api::AgentList>)),
         Route::new("get", "/v1/search", "search")
-            .does("Search prompts, replies and tool calls")
+            .does("Search prompts, replies, reasoning, tool calls and their output, newest first")
             .query(&[
-                ("q", "The text"),
+                (
+                    "q",
+                    "Words and `\"quoted phrases\"`, all of which are in the text",
+                ),
                 ("agent", "Only sessions of this agent"),
                 ("dir", "Only sessions in this directory"),
+                (
+                    "speaker",
+                    "Only texts of `user`, `agent`, `thinking`, `tool` or `result`",
+                ),
+                ("since", "Only texts since this time (RFC 3339)"),
+                ("until", "Only texts before this time (RFC 3339)"),
                 ("limit", "Maximum number of matches"),
+                ("cursor", "`next` of the previous page"),
             ])
             .returns(200, json(schema::<api::SearchMatches>)),
         Route::new("get", "/v1/usage", "usage")
             .does("Sum up tokens and cost")
             .query(&[
                 ("by", "`agent`, `model`, `day` or `dir`"),
+                ("split", "Second key, by which each group is split"),
                 ("since", "Only turns since this time (RFC 3339)"),
+                ("until", "Only turns before this time (RFC 3339)"),
+                (
+                    "tz",
+                    "Offset from UTC of the days: `+02:00`; UTC if none is given",
+                ),
             ])
-            .returns(200, object()),
+            .returns(200, json(schema::<api::UsageTable>)),
         Route::new("get", "/metrics", "metrics")
             .does("Metrics in the text format of Prometheus")
             .returns(200, Content::Text("text/plain")),
@@ -225,6 +314,41 @@ fn other_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
     ]
 }
 
+/// Returns the routes that log a browser in.
+fn browser_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
+    let login = schema::<api::BrowserLogin>(generator);
+    let code = schema::<api::EnterCode>(generator);
+    let mut json = |of: fn(&mut SchemaGenerator) -> Value| Content::Json(of(generator));
+    vec![
+        Route::new("post", "/v1/browser-links", "createBrowserLink")
+            .does("Create a one-time link that logs a browser in; only on the Unix socket")
+            .needs(Scope::Admin)
+            .returns(201, json(schema::<api::BrowserLink>)),
+        Route::new("get", "/v1/browser-session", "getBrowserSession")
+            .does("What this browser may do")
+            .needs(None)
+            .returns(200, json(schema::<api::BrowserSessionView>)),
+        Route::new("post", "/v1/browser-session", "createBrowserSession")
+            .does("Log a browser in with the code of a link: sets a cookie")
+            .needs(None)
+            .body(login)
+            .returns(200, json(schema::<api::PageKey>)),
+        Route::new("delete", "/v1/browser-session", "deleteBrowserSession")
+            .does("Log this browser out")
+            .needs(None)
+            .returns(204, Content::Empty),
+        Route::new(
+            "post",
+            "/v1/browser-session/approve",
+            "approveBrowserSession",
+        )
+        .does("Let this browser approve, with the approval code")
+        .needs(Scope::Prompt)
+        .body(code)
+        .returns(204, Content::Empty),
+    ]
+}
+
 /// Returns the description.
 #[must_use]
 pub fn document() -> Value {
@@ -235,7 +359,15 @@ pub fn document() -> Value {
     let problem = schema::<ProblemBody>(&mut generator);
     let mut paths = Map::new();
     let control = control_routes(&mut generator);
-    for route in control.into_iter().chain(other_routes(&mut generator)) {
+    let events = event_routes(&mut generator);
+    let other = other_routes(&mut generator);
+    let browser = browser_routes(&mut generator);
+    for route in control
+        .into_iter()
+        .chain(events)
+        .chain(other)
+        .chain(browser)
+    {
         let operation = operation(&route, &problem);
         let entry = paths.entry(route.path).or_insert_with(|| json!({}));
         entry[route.method] = operation;

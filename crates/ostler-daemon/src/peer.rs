@@ -1,11 +1,15 @@
-//! Identity of a caller on the Unix socket, by what the kernel says and not by what it claims.
+//! Identity of a caller on this machine, by what the kernel says and not by what it claims.
 //!
 //! A process of a session descends from the daemon: agents are started by it, and whatever they
 //! leave behind is adopted by their guard or, if that is gone, by the daemon itself, which is a
 //! subreaper. So a descendant of the daemon is an agent, even if it left its process group and
 //! cleared its environment.
 
+#[cfg(target_os = "linux")]
+mod tcp;
+
 use std::io;
+use std::net::SocketAddr;
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -70,16 +74,146 @@ pub(crate) fn identify(
         lineage.ok_or_else(|| io::Error::other("the caller's ancestors cannot be read"))?;
     let daemon = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     Ok(match lineage.iter().position(|pid| *pid == daemon) {
-        Some(at) if at > 0 => Caller::Agent {
-            session: session_of(&lineage[..at]),
-        },
+        Some(at) if at > 0 => descendant(&lineage[..at], session_of),
         // An agent of another Ostler, or one that escaped.
-        None if is_marked => Caller::Agent { session: None },
+        None if is_marked => Caller::Agent {
+            session: None,
+            claims: None,
+        },
         // Also the daemon itself, in tests that call it from within.
         _ => Caller::User {
             pid: u32::try_from(pid).ok(),
         },
     })
+}
+
+/// Returns the caller for a descendant of the daemon, given with its ancestors below the daemon.
+#[cfg(target_os = "linux")]
+fn descendant(lineage: &[i32], session_of: impl Fn(&[i32]) -> Option<String>) -> Caller {
+    let session = session_of(lineage);
+    // Nothing but its mark tells which session an orphan belongs to.
+    let environ = lineage.first().and_then(|pid| environ(*pid));
+    let claims = environ.filter(|_| session.is_none());
+    Caller::Agent {
+        session,
+        claims: claims.and_then(|environ| mark(&environ)),
+    }
+}
+
+/// Returns the agent at the other end of a TCP connection on this machine; `None` if no process of
+/// a session holds it. Reads `/proc`, so it may block.
+///
+/// `client` and `server` are the addresses of the two ends. The process may have passed the
+/// connection on or have exited, so this is no proof that the caller is not an agent.
+#[cfg(target_os = "linux")]
+pub(crate) fn agent_behind(
+    client: SocketAddr,
+    server: SocketAddr,
+    session_of: impl Fn(&[i32]) -> Option<String>,
+) -> Option<Caller> {
+    let socket = format!("socket:[{}]", tcp::inode(client, server)?);
+    let daemon = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    let processes = all_processes().map(|pid| {
+        let kin = Kin::of(lineage(pid), daemon);
+        let held = match kin {
+            Kin::Descendant(_) => tcp::held_by_threads(pid, &socket),
+            _ => tcp::held(pid, &socket),
+        };
+        (kin, held)
+    });
+    let is_session = |lineage: &[i32]| lineage.iter().any(|pid| is_of_session(*pid));
+    match holder(processes, is_session)? {
+        Holder::Descendant(lineage) => Some(descendant(&lineage, session_of)),
+        Holder::Agent => Some(Caller::Agent {
+            session: None,
+            claims: None,
+        }),
+    }
+}
+
+/// How a process is related to the daemon.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone, PartialEq)]
+enum Kin {
+    /// It is the daemon.
+    Daemon,
+    /// It descends from the daemon. It and its ancestors below the daemon, nearest first.
+    Descendant(Vec<i32>),
+    /// It does not. It and its ancestors, nearest first.
+    Other(Vec<i32>),
+    /// One of its ancestors, or it itself, has exited meanwhile.
+    Unknown,
+}
+
+#[cfg(target_os = "linux")]
+impl Kin {
+    fn of(lineage: Option<Vec<i32>>, daemon: i32) -> Self {
+        let Some(mut lineage) = lineage else {
+            return Self::Unknown;
+        };
+        match lineage.iter().position(|pid| *pid == daemon) {
+            Some(0) => Self::Daemon,
+            Some(at) => {
+                lineage.truncate(at);
+                Self::Descendant(lineage)
+            }
+            None => Self::Other(lineage),
+        }
+    }
+}
+
+/// An agent that holds a connection.
+#[cfg(target_os = "linux")]
+#[derive(Debug, PartialEq)]
+enum Holder {
+    /// A descendant of the daemon, with its ancestors below the daemon.
+    Descendant(Vec<i32>),
+    /// An agent of which nothing else is known.
+    Agent,
+}
+
+/// Decides which agent holds a connection; `None` if none does.
+///
+/// A process can make its open files unreadable. So if no process is seen to hold the connection,
+/// and a descendant of the daemon hides its files, that one is taken for the holder.
+#[cfg(target_os = "linux")]
+fn holder(
+    processes: impl Iterator<Item = (Kin, tcp::Held)>,
+    is_of_session: impl Fn(&[i32]) -> bool,
+) -> Option<Holder> {
+    use tcp::Held;
+    let (mut found, mut is_held, mut is_hidden) = (None, false, false);
+    for (kin, held) in processes {
+        is_held |= held == Held::Yes;
+        match (kin, held) {
+            (Kin::Descendant(lineage), Held::Yes) => return Some(Holder::Descendant(lineage)),
+            (Kin::Descendant(_) | Kin::Unknown, Held::Unreadable) => is_hidden = true,
+            // An agent of another Ostler.
+            (Kin::Other(lineage), Held::Yes) if is_of_session(&lineage) => {
+                found = Some(Holder::Agent);
+            }
+            // It runs, so its ancestors were only just exiting.
+            (Kin::Unknown, Held::Yes) => found = Some(Holder::Agent),
+            _ => {}
+        }
+    }
+    found.or_else(|| (is_hidden && !is_held).then_some(Holder::Agent))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn agent_behind(
+    _: SocketAddr,
+    _: SocketAddr,
+    _: impl Fn(&[i32]) -> Option<String>,
+) -> Option<Caller> {
+    None
+}
+
+/// Returns the ids of all processes.
+#[cfg(target_os = "linux")]
+fn all_processes() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -202,9 +336,28 @@ fn environ(pid: i32) -> Option<Vec<u8>> {
 /// Returns true if an environment has the mark of a session.
 #[cfg(target_os = "linux")]
 fn has_mark(environ: &[u8]) -> bool {
+    mark(environ).is_some()
+}
+
+/// Returns the mark of a session in an environment: its id.
+#[cfg(target_os = "linux")]
+fn mark(environ: &[u8]) -> Option<String> {
     let prefix = format!("{}=", ostler::host::SESSION_VARIABLE);
     let mut entries = environ.split(|byte| *byte == 0);
-    entries.any(|entry| entry.starts_with(prefix.as_bytes()))
+    let id = entries.find_map(|entry| entry.strip_prefix(prefix.as_bytes()))?;
+    Some(String::from_utf8_lossy(id).into_owned())
+}
+
+/// Returns the parent of a process. That of a guarded agent is its guard, which adopts whatever the
+/// agent leaves behind.
+pub(crate) fn parent_of(pid: i32) -> Option<i32> {
+    #[cfg(target_os = "linux")]
+    return stat(pid).map(|(parent, _)| parent);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = pid;
+        None
+    }
 }
 
 /// How often orphans that have exited are reaped.
@@ -250,4 +403,73 @@ fn zombie_children() -> Vec<i32> {
             .is_some_and(|(_, rest)| rest.starts_with('Z'))
     };
     children.into_iter().filter(is_zombie).collect()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    // P12: a caller whose id belongs to another process by now is not served.
+    #[tokio::test]
+    async fn a_reused_process_id_is_noticed() {
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let caller = PeerProcess::of(&stream, Some(own)).unwrap();
+        assert_eq!(caller.pid, own);
+        caller.check().unwrap();
+        let (_, start) = stat(own).unwrap();
+        for (start, is_same) in [(start, true), (start + 1, false)] {
+            let caller = PeerProcess {
+                pid: own,
+                identity: Identity::Start(start),
+            };
+            assert_eq!(caller.check().is_ok(), is_same);
+        }
+        let exited = PeerProcess {
+            pid: i32::MAX,
+            identity: Identity::Start(start),
+        };
+        assert!(exited.check().is_err());
+    }
+
+    // A process that hides its files (`PR_SET_DUMPABLE`) is not admitted as a user for that.
+    #[test]
+    fn an_agent_that_hides_its_files_is_still_an_agent() {
+        use tcp::Held::{No, Unreadable, Yes};
+        let daemon = 10;
+        let kin = |lineage: &[i32]| Kin::of(Some(lineage.to_vec()), daemon);
+        let (own, agent) = (kin(&[10, 1]), kin(&[30, 20, 10, 1]));
+        let (user, other) = (kin(&[40, 1]), kin(&[50, 99, 1]));
+        assert_eq!(own, Kin::Daemon);
+        assert_eq!(agent, Kin::Descendant(vec![30, 20]));
+        let decide = |processes: &[(&Kin, tcp::Held)]| {
+            let processes = processes.iter().map(|(kin, held)| ((*kin).clone(), *held));
+            holder(processes, |lineage| lineage.contains(&99))
+        };
+        let found = Some(Holder::Descendant(vec![30, 20]));
+        assert_eq!(decide(&[(&own, No), (&agent, Yes), (&user, No)]), found);
+        assert_eq!(decide(&[(&other, Yes), (&agent, Yes)]), found);
+        assert_eq!(decide(&[(&agent, No), (&other, Yes)]), Some(Holder::Agent));
+        assert_eq!(decide(&[(&Kin::Unknown, Yes)]), Some(Holder::Agent));
+        let hidden = [(&own, No), (&agent, Unreadable), (&user, No)];
+        assert_eq!(decide(&hidden), Some(Holder::Agent));
+        for agent in [&agent, &Kin::Unknown] {
+            let hidden = [(&user, Unreadable), (agent, Unreadable)];
+            assert_eq!(decide(&hidden), Some(Holder::Agent));
+        }
+        // The connection of a user, while an agent hides its files.
+        assert_eq!(decide(&[(&agent, Unreadable), (&user, Yes)]), None);
+        assert_eq!(decide(&[(&agent, Unreadable), (&own, Yes)]), None);
+        // A process of another user, and no agent that hides anything.
+        assert_eq!(decide(&[(&agent, No), (&user, Unreadable)]), None);
+        assert_eq!(decide(&[(&agent, No), (&other, Unreadable)]), None);
+    }
+
+    #[test]
+    fn marks_are_read_from_an_environment() {
+        let variable = ostler::host::SESSION_VARIABLE;
+        let environ = format!("A=b\0{variable}=abc\0C=d\0");
+        assert_eq!(mark(environ.as_bytes()).as_deref(), Some("abc"));
+        assert_eq!(mark(b"A=b\0"), None);
+    }
 }

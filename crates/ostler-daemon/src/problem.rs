@@ -60,6 +60,8 @@ named! {
         ShuttingDown = "shutting_down",
         /// The store failed: a full disk, a locked or damaged database.
         StoreFailed = "store_failed",
+        /// Another process runs the session.
+        NotRunning = "not_running",
     }
 }
 
@@ -74,9 +76,11 @@ impl ProblemKind {
             Self::UnknownSession | Self::UnknownApproval | Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::SessionEnded | Self::Refused | Self::AlreadyDecided | Self::KeyBusy => {
-                StatusCode::CONFLICT
-            }
+            Self::SessionEnded
+            | Self::Refused
+            | Self::AlreadyDecided
+            | Self::KeyBusy
+            | Self::NotRunning => StatusCode::CONFLICT,
             Self::ApprovalExpired => StatusCode::GONE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -114,6 +118,7 @@ impl ProblemKind {
             Self::ShuttingDown => 20,
             Self::StoreFailed => 21,
             Self::UnsupportedMediaType => 22,
+            Self::NotRunning => 23,
         }
     }
 }

@@ -51,23 +51,40 @@ impl<T> FairQueue<T> {
         }
     }
 
+    /// Returns the number of waiting sessions of each agent that has any.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = (&str, usize)> {
+        let waiting = self.waiting.iter();
+        let lengths = waiting.map(|(agent, items)| (agent.as_str(), items.len()));
+        lengths.filter(|(_, length)| *length > 0)
+    }
+
     /// Takes the next session that may be started now, and counts it as running. `is_ready` says
-    /// whether an agent may start another session at the moment.
-    pub(crate) fn pop(&mut self, is_ready: impl Fn(&str) -> bool) -> Option<T> {
+    /// whether a session may be started at the moment; one that may not is passed over.
+    pub(crate) fn pop(&mut self, is_ready: impl Fn(&T) -> bool) -> Option<T> {
         if self.running.values().sum::<usize>() >= self.limits.total {
             return None;
         }
-        let at = self.waiting.iter().position(|(agent, _)| {
-            let running = self.running.get(agent).copied().unwrap_or_default();
-            running < self.limits.per_agent && is_ready(agent)
-        })?;
+        let (at, item) = self
+            .waiting
+            .iter()
+            .enumerate()
+            .find_map(|(at, (agent, items))| {
+                let running = self.running.get(agent).copied().unwrap_or_default();
+                let item = items.iter().position(&is_ready)?;
+                (running < self.limits.per_agent).then_some((at, item))
+            })?;
         let (agent, mut items) = self.waiting.remove(at)?;
-        let item = items.pop_front();
+        let item = items.remove(item);
         *self.running.entry(agent.clone()).or_default() += 1;
         if !items.is_empty() {
             self.waiting.push_back((agent, items));
         }
         item
+    }
+
+    /// Counts a session of an agent as running that did not wait. Limits do not apply to it.
+    pub(crate) fn add_running(&mut self, agent: &str) {
+        *self.running.entry(agent.to_owned()).or_default() += 1;
     }
 
     /// Counts a running session of an agent as ended.
@@ -124,12 +141,18 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_is_not_ready_does_not_block_others() {
+    fn a_session_that_is_not_ready_does_not_block_others() {
         let mut queue = queue(10, 10);
         queue.push("a", 1);
+        queue.push("a", 3);
         queue.push("b", 2);
-        assert_eq!(queue.pop(|agent| agent != "a"), Some(2));
-        assert_eq!(queue.pop(|agent| agent != "a"), None);
+        assert_eq!(
+            queue.pop(|n| *n != 1),
+            Some(3),
+            "not even one of the same agent"
+        );
+        assert_eq!(queue.pop(|n| *n != 1), Some(2));
+        assert_eq!(queue.pop(|n| *n != 1), None);
         assert_eq!(queue.pop(|_| true), Some(1));
     }
 
@@ -146,6 +169,20 @@ mod tests {
             (Some(0), Some(2))
         );
         assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn sessions_that_did_not_wait_count_but_are_not_limited() {
+        let mut queue = queue(2, 2);
+        for _ in 0..3 {
+            queue.add_running("a");
+        }
+        queue.push("b", 1);
+        for _ in 0..2 {
+            assert_eq!(queue.pop(|_| true), None);
+            queue.on_ended("a");
+        }
+        assert_eq!(queue.pop(|_| true), Some(1));
     }
 
     proptest! {

@@ -10,6 +10,9 @@ named! {
     /// A group of operations that a caller may be allowed to use.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Scope {
+        /// Report to one's own session. An agent with this scope also starts child sessions, and
+        /// reads and stops those.
+        Agent = "agent",
         /// Read sessions, events and approvals.
         Read = "read",
         /// Create sessions and send messages to them.
@@ -34,11 +37,92 @@ pub enum Caller {
         /// Whether it also presented the approval code.
         approved: bool,
     },
+    /// A browser that was logged in with a one-time link.
+    Browser {
+        /// Whether it also presented the page's key, which other servers of this machine never
+        /// get.
+        has_key: bool,
+        /// Whether the approval code was entered in it.
+        approved: bool,
+    },
+    /// Anyone on this machine, without credentials.
+    Anonymous,
     /// A process of a session, whatever it claims to be.
     Agent {
         /// Ostler's id of the session, if it could be determined.
         session: Option<String>,
+        /// Id of the session whose mark it carries, if it could not. Anyone can carry a mark.
+        claims: Option<String>,
     },
+}
+
+/// What a request does, as far as that matters for who may send it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads sessions, events and approvals.
+    Read,
+    /// Creates a session.
+    Create,
+    /// Stops a session.
+    Stop,
+    /// Adds a notice to a session.
+    Report,
+    /// Controls a session in another way.
+    Control,
+    /// Answers a permission request.
+    Approve,
+    /// Deletes a session.
+    Delete,
+}
+
+impl Operation {
+    /// All operations.
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Create,
+        Self::Stop,
+        Self::Report,
+        Self::Control,
+        Self::Approve,
+        Self::Delete,
+    ];
+
+    /// Returns the scope that a caller needs.
+    #[must_use]
+    pub fn scope(self) -> Scope {
+        match self {
+            Self::Read => Scope::Read,
+            Self::Create | Self::Stop | Self::Control => Scope::Prompt,
+            Self::Report => Scope::Agent,
+            Self::Approve => Scope::Approve,
+            Self::Delete => Scope::Admin,
+        }
+    }
+}
+
+/// The session that a request names, from the view of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Its own session.
+    Own,
+    /// A session that it started.
+    Child,
+    /// Another session.
+    Other,
+    /// No session.
+    None,
+}
+
+/// Decides whether an agent may do something.
+#[must_use]
+pub fn agent_may(operation: Operation, target: Target) -> bool {
+    match operation {
+        Operation::Read => matches!(target, Target::Own | Target::Child),
+        Operation::Create => target == Target::None,
+        Operation::Stop => target == Target::Child,
+        Operation::Report => target == Target::Own,
+        Operation::Control | Operation::Approve | Operation::Delete => false,
+    }
 }
 
 /// Decides whether a caller may use an operation.
@@ -47,11 +131,17 @@ pub fn allows(caller: &Caller, scope: Scope) -> bool {
     match caller {
         Caller::User { .. } => true,
         Caller::Token { approved } => match scope {
-            Scope::Read | Scope::Prompt => true,
+            Scope::Agent | Scope::Read | Scope::Prompt => true,
             Scope::Approve | Scope::Admin => *approved,
         },
-        // It may only read, and only its own session: see `may_see`.
-        Caller::Agent { session } => scope == Scope::Read && session.is_some(),
+        Caller::Browser { has_key, approved } => match scope {
+            Scope::Read => true,
+            Scope::Agent | Scope::Prompt => *has_key,
+            Scope::Approve | Scope::Admin => *has_key && *approved,
+        },
+        Caller::Anonymous => false,
+        // More depends on the session that it names: see `agent_may`.
+        Caller::Agent { session, .. } => scope == Scope::Agent && session.is_some(),
     }
 }
 
@@ -66,19 +156,18 @@ pub fn needs_approval(caller: &Caller, request: &CreateSession) -> Option<&'stat
     if !request.permissions.as_ref().is_none_or(is_narrow) {
         return Some("permissions");
     }
+    // Only the strictest one is never wider than the default.
+    if request
+        .sandbox
+        .as_ref()
+        .is_some_and(|mode| mode != "read-only")
+    {
+        return Some("sandbox");
+    }
     if !request.settings.is_empty() {
         return Some("settings");
     }
     request.resume.is_some().then_some("resume")
-}
-
-/// Decides whether a caller may see a session at all.
-#[must_use]
-pub fn may_see(caller: &Caller, id: &str) -> bool {
-    match caller {
-        Caller::User { .. } | Caller::Token { .. } => true,
-        Caller::Agent { session } => session.as_deref() == Some(id),
-    }
 }
 
 /// Describes the caller, for the record of who decided.
@@ -88,7 +177,9 @@ impl fmt::Display for Caller {
             Self::User { pid: Some(pid) } => write!(f, "process {pid}"),
             Self::User { pid: None } => f.write_str("user"),
             Self::Token { .. } => f.write_str("token"),
-            Self::Agent { session } => {
+            Self::Browser { .. } => f.write_str("browser"),
+            Self::Anonymous => f.write_str("anonymous"),
+            Self::Agent { session, .. } => {
                 write!(f, "agent of {}", session.as_deref().unwrap_or("a session"))
             }
         }
@@ -100,16 +191,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_reads_its_own_session_and_nothing_else() {
+    fn an_agent_uses_its_own_session_and_its_children_only() {
         let agent = Caller::Agent {
             session: Some("a".into()),
+            claims: None,
         };
-        let unknown = Caller::Agent { session: None };
+        let unknown = Caller::Agent {
+            session: None,
+            claims: Some("a".into()),
+        };
         for scope in Scope::ALL {
-            assert_eq!(allows(&agent, scope), scope == Scope::Read, "{scope}");
+            assert_eq!(allows(&agent, scope), scope == Scope::Agent, "{scope}");
             assert!(!allows(&unknown, scope), "{scope}");
         }
-        assert!(may_see(&agent, "a") && !may_see(&agent, "b") && !may_see(&unknown, "a"));
+        let allowed = [
+            (Operation::Read, Target::Own),
+            (Operation::Read, Target::Child),
+            (Operation::Create, Target::None),
+            (Operation::Stop, Target::Child),
+            (Operation::Report, Target::Own),
+        ];
+        let targets = [Target::Own, Target::Child, Target::Other, Target::None];
+        for operation in Operation::ALL {
+            for target in targets {
+                let expected = allowed.contains(&(operation, target));
+                assert_eq!(
+                    agent_may(operation, target),
+                    expected,
+                    "{operation:?} {target:?}"
+                );
+            }
+        }
     }
 
     #[test]
@@ -140,6 +252,15 @@ mod tests {
                 Some("permissions"),
             ),
             (request(|it| it.resume = Some("x".into())), Some("resume")),
+            (request(|it| it.sandbox = Some("read-only".into())), None),
+            (
+                request(|it| it.sandbox = Some("off".into())),
+                Some("sandbox"),
+            ),
+            (
+                request(|it| it.sandbox = Some("workspace-write".into())),
+                Some("sandbox"),
+            ),
             (
                 request(|it| drop(it.settings.insert("permission_mode".into(), "x".into()))),
                 Some("settings"),
@@ -148,6 +269,22 @@ mod tests {
             assert_eq!(needs_approval(&token, &request), field, "{request:?}");
             assert_eq!(needs_approval(&code, &request), None);
         }
+    }
+
+    #[test]
+    fn a_browser_needs_the_key_to_write_and_the_code_to_approve() {
+        let browser = |has_key, approved| Caller::Browser { has_key, approved };
+        for scope in Scope::ALL {
+            let cookie = allows(&browser(false, false), scope);
+            assert_eq!(cookie, scope == Scope::Read, "{scope}");
+            // Another server that got the cookie of a browser that may approve.
+            assert_eq!(allows(&browser(false, true), scope), cookie, "{scope}");
+            let key = allows(&browser(true, false), scope);
+            assert_eq!(key, scope < Scope::Approve, "{scope}");
+            assert!(allows(&browser(true, true), scope), "{scope}");
+            assert!(!allows(&Caller::Anonymous, scope), "{scope}");
+        }
+        assert_eq!(browser(true, true).to_string(), "browser");
     }
 
     #[test]

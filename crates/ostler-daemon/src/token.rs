@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 /// A secret that is compared in constant time and never shown by accident.
@@ -16,14 +17,21 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Creates a random secret.
+    /// Creates a random secret of 256 bits, in hexadecimal.
     #[must_use]
     pub fn random() -> Self {
-        Self(format!(
-            "{}{}",
-            uuid::Uuid::new_v4().simple(),
-            uuid::Uuid::new_v4().simple()
-        ))
+        // A UUID has 122 random bits.
+        let mut hash = Sha256::new();
+        for _ in 0..3 {
+            hash.update(uuid::Uuid::new_v4().as_bytes());
+        }
+        let bytes = hash.finalize();
+        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Takes a secret from the user's configuration.
+    pub fn from_text(text: impl Into<String>) -> Self {
+        Self(text.into())
     }
 
     /// Creates a random code that a person can type: three groups of four letters and digits.
@@ -118,6 +126,8 @@ mod tests {
             assert!(!secret.matches(wrong.as_bytes()));
         }
         assert!(!format!("{secret:?}").contains(secret.reveal()));
+        assert_eq!(secret.reveal().len(), 64);
+        assert_ne!(secret.reveal(), Secret::random().reveal());
         let code = Secret::code();
         assert_eq!(code.reveal().len(), 14, "{}", code.reveal());
     }

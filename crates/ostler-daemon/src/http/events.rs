@@ -22,7 +22,8 @@ use crate::problem::Problem;
 /// Maximum number of events that are read at once.
 const PAGE: usize = 256;
 
-/// How often a comment shows that the connection is alive.
+/// How often a frame shows that the connection is alive: a comment in the stream of one session,
+/// and in the stream of all an event `heartbeat`, which scripts of a browser can see.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// How often to look for events of sessions that another process runs.
@@ -190,7 +191,7 @@ enum Wakeup {
     Heartbeat,
 }
 
-/// Waits for events, or until a heartbeat is due.
+/// Waits for events of a session, or until a heartbeat is due.
 async fn wait(stored: Option<&mut watch::Receiver<u64>>) -> Wakeup {
     let Some(stored) = stored else {
         tokio::time::sleep(POLL).await;
@@ -231,8 +232,12 @@ pub(super) async fn all(
 ) -> Reply {
     let mut query = Query::parse(query.as_deref())?;
     let since = start(&mut query, &headers)?;
-    let sessions: HashSet<String> = query.take_all("session").into_iter().collect();
+    let named = query.take_all("session");
     query.finish()?;
+    let mut sessions = HashSet::new();
+    for id in named {
+        sessions.insert(manager.row(&id).await?.session);
+    }
     // Without a position, only what comes from now on.
     let position = match since {
         Some(position) => position,
@@ -248,6 +253,7 @@ pub(super) async fn all(
         sessions,
         position,
         phase: Phase::History,
+        polls: 0,
     };
     Ok(response(stream::unfold(reader, AllReader::advance)))
 }
@@ -259,6 +265,8 @@ struct AllReader {
     position: u64,
     phase: Phase,
     stored: watch::Receiver<u64>,
+    /// Number of times that it looked for events of other processes.
+    polls: u64,
 }
 
 impl AllReader {
@@ -295,11 +303,17 @@ impl AllReader {
                 }
                 Ok(_) => {}
             }
-            match wait(Some(&mut self.stored)).await {
-                Wakeup::Stored | Wakeup::Polled => {}
-                Wakeup::Closed => return None,
-                Wakeup::Heartbeat => {
-                    return Some((Ok(Bytes::from_static(b": heartbeat\n\n")), self));
+            match tokio::time::timeout(POLL, self.stored.changed()).await {
+                Ok(Ok(())) => self.polls = 0,
+                Ok(Err(_)) => return None,
+                // Another process may have stored something.
+                Err(_) => {
+                    self.polls += 1;
+                    if self.polls.is_multiple_of(POLLS_PER_HEARTBEAT) {
+                        let frame =
+                            format!("event: heartbeat\ndata: {{\"position\":{position}}}\n\n");
+                        return Some((Ok(frame.into()), self));
+                    }
                 }
             }
         }

@@ -21,17 +21,30 @@ const REPLAYED: &str = "idempotent-replayed";
 /// Maximum length of a key.
 const MAX_KEY: usize = 255;
 
-/// Runs a request, unless one with the same key was answered before. `what` and `body` identify its
-/// content; `run` returns the status and the JSON of its response.
-pub(super) async fn once(
+/// A request that may have an idempotency key.
+pub(super) struct Repeatable<'a> {
+    /// Its headers.
+    pub(super) headers: &'a HeaderMap,
+    /// Its method and path.
+    pub(super) what: &'a str,
+    /// Its body.
+    pub(super) body: &'a [u8],
+    /// The agent's session if an agent sent it: its keys are not those of other callers.
+    pub(super) owner: Option<&'a str>,
+}
+
+/// Runs a request, unless one with the same key was answered before. `run` gets the key, and
+/// returns the status and the JSON of its response.
+pub(super) async fn once<F>(
     manager: Arc<Manager>,
-    headers: &HeaderMap,
-    what: &str,
-    body: &[u8],
-    run: impl Future<Output = Result<(StatusCode, String), Problem>> + Send + 'static,
-) -> Reply {
-    let Some(key) = headers.get(HEADER) else {
-        let (status, text) = to_the_end(run).await?;
+    request: Repeatable<'_>,
+    run: impl FnOnce(Option<String>) -> F + Send + 'static,
+) -> Reply
+where
+    F: Future<Output = Result<(StatusCode, String), Problem>> + Send + 'static,
+{
+    let Some(key) = request.headers.get(HEADER) else {
+        let (status, text) = to_the_end(run(None)).await?;
         return Ok(json(status, text));
     };
     let key = key
@@ -42,7 +55,12 @@ pub(super) async fn once(
         let why = format!("Idempotency-Key: expected 1 to {MAX_KEY} printable ASCII characters");
         Problem::new(ProblemKind::BadRequest, why)
     })?;
-    let (key, fingerprint) = (key.to_owned(), fingerprint(what, body));
+    let fingerprint = fingerprint(request.what, request.body);
+    let key = match request.owner {
+        None => key.to_owned(),
+        Some(session) => format!("{session} {key}"),
+    };
+    let run = run(Some(key.clone()));
     to_the_end(async move { run_once(&manager, key, fingerprint, run).await }).await
 }
 
@@ -61,11 +79,11 @@ async fn run_once(
         IdempotentRequest::Done(stored) => {
             let (status, text) = stored.split_once(' ').unwrap_or(("200", &stored));
             let status = status.parse().unwrap_or(StatusCode::OK);
-            let mut response = json(status, text.to_owned());
-            response
-                .headers_mut()
-                .insert(REPLAYED, HeaderValue::from_static("true"));
-            return Ok(response);
+            return Ok(replayed(json(status, text.to_owned())));
+        }
+        IdempotentRequest::Created(session) => {
+            let session = manager.get(&session).await?;
+            return Ok(replayed(super::body::json(StatusCode::CREATED, &session)?));
         }
         IdempotentRequest::Running => {
             let why = "a request with this idempotency key is being processed";
@@ -86,6 +104,13 @@ async fn run_once(
         .with_store(move |store| store.end_idempotent(&key, stored.as_deref()))
         .await?;
     result.map(|(status, text)| json(status, text))
+}
+
+/// Marks a response as that of an earlier request.
+fn replayed(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    response
 }
 
 fn fingerprint(what: &str, body: &[u8]) -> String {

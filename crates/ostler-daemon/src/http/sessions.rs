@@ -14,6 +14,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::body::{Query, invalid, json, parse, read, seconds, text_response, to_the_end};
+use super::idempotency::Repeatable;
 use super::{Reply, idempotency};
 use crate::api::{CreateSession, Interrupted, SessionResult, SessionView};
 use crate::manager::{ListQuery, Manager};
@@ -25,6 +26,9 @@ type Shared = State<Arc<Manager>>;
 /// Maximum time to wait for a result.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
+/// How often to look for a result, if no event says when.
+const POLL: Duration = Duration::from_millis(500);
+
 pub(super) async fn create(
     State(manager): Shared,
     Extension(caller): Extension<Caller>,
@@ -33,14 +37,34 @@ pub(super) async fn create(
 ) -> Reply {
     let bytes = read(&headers, body).await?;
     let request: CreateSession = parse(&bytes)?;
+    let own = manager.clone();
+    if let Caller::Agent { session, .. } = &caller {
+        let parent = session.clone().unwrap_or_default();
+        let repeatable = Repeatable {
+            headers: &headers,
+            what: "POST /v1/sessions",
+            body: &bytes,
+            owner: session.as_deref(),
+        };
+        let run = |key| async move {
+            let child = own.create_child(&parent, request, key).await?;
+            encoded(StatusCode::CREATED, &child)
+        };
+        return idempotency::once(manager, repeatable, run).await;
+    }
     if let Some(field) = scope::needs_approval(&caller, &request) {
         let why = format!("{field}: only a caller with the scope `approve` can set it");
         return Err(Problem::new(ProblemKind::Forbidden, why)
             .hint("use the Unix socket, or send the approval code"));
     }
-    let own = manager.clone();
-    let run = async move { encoded(StatusCode::CREATED, &own.create(request).await?) };
-    idempotency::once(manager, &headers, "POST /v1/sessions", &bytes, run).await
+    let run = |key| async move { encoded(StatusCode::CREATED, &own.create(request, key).await?) };
+    let repeatable = Repeatable {
+        headers: &headers,
+        what: "POST /v1/sessions",
+        body: &bytes,
+        owner: None,
+    };
+    idempotency::once(manager, repeatable, run).await
 }
 
 pub(super) async fn list(State(manager): Shared, RawQuery(query): RawQuery) -> Reply {
@@ -66,6 +90,9 @@ pub(super) async fn list(State(manager): Shared, RawQuery(query): RawQuery) -> R
         dir: query.take("dir").map(PathBuf::from),
         limit: query.take_as("limit", "a number")?,
         after: query.take("cursor"),
+        text: query.take("q").filter(|text| !text.is_empty()),
+        waiting: query.take_as("waiting", "true or false")?.unwrap_or(false),
+        parent: query.take("parent"),
         state,
         labels,
         ..Filter::default()
@@ -117,11 +144,17 @@ pub(super) async fn send(
     let message = parse(&bytes)?;
     let what = format!("POST /v1/sessions/{id}/messages");
     let own = manager.clone();
-    let run = async move {
+    let run = |_| async move {
         own.send(&id, message).await?;
         encoded(StatusCode::ACCEPTED, &own.get(&id).await?)
     };
-    idempotency::once(manager, &headers, &what, &bytes, run).await
+    let repeatable = Repeatable {
+        headers: &headers,
+        what: &what,
+        body: &bytes,
+        owner: None,
+    };
+    idempotency::once(manager, repeatable, run).await
 }
 
 pub(super) async fn interrupt(State(manager): Shared, Path(id): Path<String>) -> Reply {
@@ -142,6 +175,17 @@ pub(super) async fn resume(State(manager): Shared, Path(id): Path<String>) -> Re
 pub(super) async fn stop(State(manager): Shared, Path(id): Path<String>) -> Reply {
     let session = to_the_end(async move { manager.stop(&id).await }).await?;
     json(StatusCode::ACCEPTED, &session)
+}
+
+pub(super) async fn report(
+    State(manager): Shared,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Reply {
+    let report = parse(&read(&headers, body).await?)?;
+    manager.report(&id, &report).await?;
+    json(StatusCode::ACCEPTED, &manager.get(&id).await?)
 }
 
 pub(super) async fn restart(State(manager): Shared, Path(id): Path<String>) -> Reply {
@@ -194,15 +238,15 @@ pub(super) async fn result(
             if result.done {
                 return Ok::<_, Problem>(result);
             }
-            let is_open = match &mut stored {
-                Some(receiver) => receiver.changed().await.is_ok(),
+            let changed = match &mut stored {
+                Some(receiver) => tokio::time::timeout(POLL, receiver.changed()).await,
                 // Another process runs it.
                 None => {
-                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    tokio::time::sleep(POLL).await;
                     continue;
                 }
             };
-            if !is_open {
+            if let Ok(Err(_)) = changed {
                 stored = None; // it has ended
             }
         }
@@ -222,6 +266,8 @@ pub(super) async fn result(
 /// Returns the conclusion of a session so far.
 async fn conclusion(manager: &Manager, id: &str) -> Result<SessionResult, Problem> {
     let own = id.to_owned();
+    // Before the query: a message that starts a turn meanwhile must not be missed.
+    let has_unstarted = manager.has_unstarted_message(id);
     let (row, turn, end) = manager
         .with_store(move |store| {
             let row = store.session(&own)?;
@@ -244,7 +290,7 @@ async fn conclusion(manager: &Manager, id: &str) -> Result<SessionResult, Proble
             .filter(|v| !v.is_null())
     };
     Ok(SessionResult {
-        done: is_over || (row.turns > 0 && number == row.turns),
+        done: is_over || (row.turns > 0 && number == row.turns && !has_unstarted),
         turn: number,
         text: field("text")
             .and_then(|text| text.as_str().map(str::to_owned))

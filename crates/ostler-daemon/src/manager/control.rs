@@ -1,19 +1,21 @@
 //! Requests for one session: messages, interrupts, answers, pause, stop, restart, fork, delete.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ostler::permission::PermissionAnswer;
 use ostler::session::{Interruption, RequestError};
 use ostler::{Cause, Outcome};
 use ostler_core::event::SessionState;
-use ostler_store::{ApprovalDecision, ApprovalState, DecideResult, SessionRow, SessionStatus};
+use ostler_store::{
+    ApprovalDecision, ApprovalState, DecideResult, ManagedSession, SessionRow, SessionStatus,
+};
 
-use super::{Live, Manager};
+use super::{Admission, Live, Manager, check_breaker, stored};
 use crate::api::{
     Answer, AnswerDecision, ApprovalView, CreateSession, SendMessage, SessionView, WhenBusy,
 };
-use crate::granted::Granted;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
 
@@ -25,7 +27,7 @@ const MAX_MESSAGE: usize = 10_000;
 
 impl Manager {
     /// Returns a session that this daemon runs.
-    async fn running(&self, id: &str) -> Result<(SessionRow, Live), Problem> {
+    pub(super) async fn running(&self, id: &str) -> Result<(SessionRow, Live), Problem> {
         let row = self.row(id).await?;
         match self.live(&row.session) {
             Some(live) => Ok((row, live)),
@@ -34,7 +36,11 @@ impl Manager {
     }
 
     /// Sends a message.
-    pub(crate) async fn send(&self, id: &str, message: SendMessage) -> Result<(), Problem> {
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        id: &str,
+        message: SendMessage,
+    ) -> Result<(), Problem> {
         if message.text.trim().is_empty() {
             let why = "text: expected a non-empty message";
             return Err(Problem::new(ProblemKind::BadRequest, why));
@@ -50,6 +56,16 @@ impl Manager {
         {
             return Err(Problem::new(ProblemKind::Refused, "a turn is in progress"));
         }
+        // The message would start the agent again.
+        if let (Some(breaker), None) = (&live.breaker, live.remote.pid())
+            && live.remote.status().state == SessionState::Idle
+        {
+            check_breaker(breaker)?;
+        }
+        if live.remote.pid().is_none() && live.remote.status().state == SessionState::Idle {
+            self.take_login(&row.session, &live).await;
+        }
+        live.unstarted.fetch_add(1, Ordering::AcqRel);
         live.remote
             .send_when(message.text, busy)
             .map_err(|_| ended(&row))
@@ -85,6 +101,9 @@ impl Manager {
     /// Stops a session and starts it again.
     pub(crate) async fn restart(self: &Arc<Self>, id: &str) -> Result<SessionView, Problem> {
         let row = self.row(id).await?;
+        if self.in_fleet(&row.session).await?.is_some() {
+            return Err(not_continued(&row)); // before it is stopped for nothing
+        }
         self.stop_and_wait(&row.session).await?;
         let row = self.row(&row.session).await?;
         self.again(&row, false).await
@@ -105,11 +124,11 @@ impl Manager {
             return Err(Problem::new(ProblemKind::Refused, why)
                 .hint("create a session with `resume` instead"));
         };
-        let read = |error: serde_json::Error| {
-            Problem::new(ProblemKind::Internal, format!("stored session: {error}"))
-        };
-        let granted: Granted = serde_json::from_str(&managed.granted).map_err(read)?;
-        let request: CreateSession = serde_json::from_str(&managed.request).map_err(read)?;
+        let granted = stored(&managed.granted)?;
+        let request: CreateSession = stored(&managed.request)?;
+        if request.fleet.is_some() {
+            return Err(not_continued(row));
+        }
         let request = CreateSession {
             agent: request.agent.clone().or_else(|| Some(row.agent.clone())),
             prompt: None,
@@ -125,21 +144,41 @@ impl Manager {
             let why = "the agent did not report an id for this session, so it cannot be resumed";
             return Err(Problem::new(ProblemKind::Refused, why));
         }
-        self.admit(request, prepared, Some(granted)).await
+        let admission = Admission {
+            granted: Some(granted),
+            ..Admission::default()
+        };
+        self.admit(request, prepared, admission).await
     }
 
-    /// Stops a session gracefully, and returns without waiting for its end.
+    /// Returns how a session was created, if it was created to run in a fleet.
+    pub(super) async fn in_fleet(&self, id: &str) -> Result<Option<ManagedSession>, Problem> {
+        let own = id.to_owned();
+        let managed = self.with_store(move |store| store.managed(&own)).await?;
+        let Some(managed) = managed else {
+            return Ok(None);
+        };
+        let request: CreateSession = stored(&managed.request)?;
+        Ok(request.fleet.is_some().then_some(managed))
+    }
+
+    /// Stops a session gracefully, and returns without waiting for its end. One that has ended is
+    /// left as it is.
     pub(crate) async fn stop(&self, id: &str) -> Result<SessionView, Problem> {
         let row = self.row(id).await?;
         match self.live(&row.session) {
             Some(live) => live.remote.stop(),
-            None => drop(self.withdraw(&row.session).await),
+            None => {
+                if !self.withdraw(&row.session).await {
+                    check_own(&row)?;
+                }
+            }
         }
         self.get(&row.session).await
     }
 
     /// Ends a session that waits to be started. Returns false if it does not.
-    async fn withdraw(&self, id: &str) -> bool {
+    pub(super) async fn withdraw(&self, id: &str) -> bool {
         let removed = {
             let mut state = self.state();
             if let Some(is_unwanted) = state.starting.get_mut(id) {
@@ -159,6 +198,7 @@ impl Manager {
             live.remote.stop();
         }
         if !self.withdraw(id).await {
+            check_own(&self.row(id).await?)?;
             self.wait_for_end(id).await?;
         }
         Ok(())
@@ -223,8 +263,15 @@ impl Manager {
             let why = format!("message: expected at most {MAX_MESSAGE} bytes");
             return Err(Problem::new(ProblemKind::BadRequest, why));
         }
+        if answer.always && answer.decision == AnswerDecision::Deny {
+            let why = "always: only an action that is allowed can be allowed for the session";
+            return Err(Problem::new(ProblemKind::BadRequest, why));
+        }
         let (own, by, at) = (id.to_owned(), caller.to_string(), self.embedder.now());
-        let message = answer.message.clone();
+        let mut message = answer.message.clone();
+        if answer.always && message.is_none() {
+            message = Some("for the rest of the session".to_owned());
+        }
         let state = match answer.decision {
             AnswerDecision::Allow => ApprovalState::Allowed,
             AnswerDecision::Deny => ApprovalState::Denied,
@@ -245,11 +292,19 @@ impl Manager {
                 return Err(Problem::new(ProblemKind::UnknownApproval, why));
             }
             DecideResult::Earlier(approval) => return Err(decided_earlier(approval.state)),
+            DecideResult::Late(approval) => {
+                if let Some(live) = self.live(&approval.session) {
+                    let deny = PermissionAnswer::Deny(super::follow::UNANSWERED.to_owned());
+                    let _ = live.remote.answer(&approval.request, deny).await; // or withdrawn
+                }
+                return Err(decided_earlier(approval.state));
+            }
         };
         let Some(live) = self.live(&approval.session) else {
             return Err(self.undelivered(id).await);
         };
         let reply = match answer.decision {
+            AnswerDecision::Allow if answer.always => PermissionAnswer::AllowAlways,
             AnswerDecision::Allow => PermissionAnswer::Allow,
             AnswerDecision::Deny => PermissionAnswer::Deny(
                 answer
@@ -287,10 +342,28 @@ fn decided_earlier(state: ApprovalState) -> Problem {
     }
 }
 
+/// Fails if another process runs the session.
+fn check_own(row: &SessionRow) -> Result<(), Problem> {
+    match row.status {
+        SessionStatus::Live(pid) if pid != std::process::id() => Err(not_running(row)),
+        _ => Ok(()),
+    }
+}
+
 fn ended(row: &SessionRow) -> Problem {
     let why = format!("session {} has ended", row.session);
     Problem::new(ProblemKind::SessionEnded, why)
         .hint("continue it with `POST /v1/sessions/{id}/resume`")
+}
+
+/// The problem if a session is to be continued whose transcript and workspace are on a worker.
+fn not_continued(row: &SessionRow) -> Problem {
+    let why = format!(
+        "session {} runs or ran in a fleet, so it cannot be resumed, restarted or forked",
+        row.session
+    );
+    Problem::new(ProblemKind::Refused, why)
+        .hint("start a new session; `ostler sessions fetch ID` gets the changes of one that ended")
 }
 
 fn not_running(row: &SessionRow) -> Problem {
@@ -300,11 +373,12 @@ fn not_running(row: &SessionRow) -> Problem {
                 "session {} runs in process {pid}, not in the daemon",
                 row.session
             );
-            Problem::new(ProblemKind::Refused, why)
+            Problem::new(ProblemKind::NotRunning, why)
         }
         SessionStatus::Live(_) => {
             let why = format!("session {} waits to be started", row.session);
             Problem::new(ProblemKind::Refused, why)
+                .hint("try again once it runs; its event stream shows when that is")
         }
         SessionStatus::Ended(_) | SessionStatus::Abandoned => ended(row),
     }

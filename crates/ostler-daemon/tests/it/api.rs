@@ -1,5 +1,6 @@
 //! The API as a whole: its description, idempotency, conditional requests, metrics.
 
+use ostler_daemon::Embedder;
 use serde_json::Value;
 
 use crate::rig::{ECHO, Rig};
@@ -95,6 +96,30 @@ async fn a_repeated_request_takes_effect_once() {
             .await;
         assert_eq!(bad.status(), 400);
     }
+}
+
+#[tokio::test]
+async fn agents_are_probed_once_a_minute_or_on_request() {
+    let rig = Rig::new().await;
+    let began = rig.embedder.now();
+    let mut probes = Vec::new();
+    for path in ["/v1/agents", "/v1/agents", "/v1/agents?fresh=true"] {
+        let response = rig.tcp(&format!("GET {path}"), &[], "").await;
+        assert_eq!(response.status(), 200, "{}", response.0);
+        probes.push(
+            rig.embedder
+                .probes
+                .load(std::sync::atomic::Ordering::Relaxed),
+        );
+    }
+    // On a very slow machine, the result may be too old by then.
+    if rig.embedder.now().0 - began.0 < 60_000 {
+        assert_eq!(probes, [1, 1, 2]);
+    }
+    assert_eq!(
+        rig.tcp("GET /v1/agents?fresh=x", &[], "").await.status(),
+        400
+    );
 }
 
 #[tokio::test]

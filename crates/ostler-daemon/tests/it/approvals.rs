@@ -10,6 +10,7 @@ use crate::rig::{PATIENCE, Rig, cause, of_type};
 const ALLOW: Answer = Answer {
     decision: AnswerDecision::Allow,
     message: None,
+    always: false,
 };
 
 /// A script that asks about these commands at once.
@@ -92,6 +93,7 @@ async fn a_denial_reaches_the_agent_with_its_message() {
     let deny = Answer {
         decision: AnswerDecision::Deny,
         message: Some("not on my machine".to_owned()),
+        always: false,
     };
     let answered = rig.client.answer(&approval.id, &deny).await.unwrap();
     assert_eq!(answered.state, "denied");
@@ -183,6 +185,57 @@ async fn a_command_is_run_when_a_session_needs_attention() {
     assert_eq!(occasions, ["needs_approval", "session_ended", "turn_ended"]);
 }
 
+// While the daemon drains, a turn may need an answer to finish.
+#[tokio::test]
+async fn a_request_is_answered_while_the_daemon_stops() {
+    let rig = Rig::with(ManagerOptions {
+        drain: PATIENCE,
+        ..ManagerOptions::default()
+    })
+    .await;
+    rig.agent("asks", &asking(1));
+    let session = rig.create("asks").await;
+    let approval = pending(&rig, 1).await.remove(0);
+    rig.signal();
+    let is_stopping = async {
+        while rig.client.create(&rig.request("asks")).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, is_stopping).await.unwrap();
+    let answered = rig.client.answer(&approval.id, &ALLOW).await.unwrap();
+    assert_eq!(answered.state, "allowed");
+    let store = rig.store.clone();
+    rig.ended().await;
+    let turn = store.last_event(&session.id, "turn_ended").unwrap();
+    assert!(turn.as_ref().unwrap().contains("\"completed\""), "{turn:?}");
+}
+
+/// Asks in the name of a sub-agent, which has a session id of its own.
+const SUB_AGENT: &str = r#"read
+init
+print {"type":"control_request","request_id":"q","session_id":"another","parent_tool_use_id":"parent","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"t","agent_id":"a1"}}
+wait-control
+dump-stdin $DIR/stdin
+text hi
+result hi
+read-until-eof"#;
+
+// P47: a sub-agent has no session that a client knows, so its parent's owns the request.
+#[tokio::test]
+async fn a_request_of_a_sub_agent_belongs_to_its_session() {
+    let rig = Rig::new().await;
+    rig.agent("asks", SUB_AGENT);
+    let session = rig.create("asks").await;
+    let approval = pending(&rig, 1).await.remove(0);
+    assert_eq!(approval.session, session.id);
+    rig.client.answer(&approval.id, &ALLOW).await.unwrap();
+    let stdin = rig.file("stdin").await;
+    assert!(stdin.contains("\"allow\""), "{stdin}");
+    rig.events_until(&session.id, |event| event["type"] == "turn_ended")
+        .await;
+}
+
 // P51, P60: a request that waits for an hour neither blocks the daemon nor its heartbeats.
 #[tokio::test(start_paused = true)]
 async fn a_request_can_wait_for_an_hour() {
@@ -220,4 +273,33 @@ async fn a_request_can_wait_for_an_hour() {
     let beats = text.matches(": heartbeat").count();
     assert!(beats >= 200, "{beats} heartbeats in an hour");
     assert!(text.contains("\"denied\"") && !rig.path("work/a").exists());
+}
+
+// The timer of a session may be late: what counts is the time that the client was told.
+#[tokio::test]
+async fn an_answer_after_the_expiry_denies() {
+    let rig = Rig::new().await;
+    rig.agent("asks", &asking(1));
+    let session = rig.create("asks").await;
+    let approval = pending(&rig, 1).await.remove(0);
+    let db = rusqlite::Connection::open(rig.path("state/sessions.db")).unwrap();
+    db.execute("UPDATE approvals SET expires_at = 1", [])
+        .unwrap();
+    for _ in 0..2 {
+        let late = rig.client.answer(&approval.id, &ALLOW).await;
+        assert_eq!(cause(late), "approval_expired");
+    }
+    let stdin = rig.file("stdin").await;
+    assert!(
+        stdin.contains("\"deny\"") && !stdin.contains("\"allow\""),
+        "{stdin}"
+    );
+    let is_turn_end = |event: &serde_json::Value| event["type"] == "turn_ended";
+    let events = rig.events_until(&session.id, is_turn_end).await;
+    let decisions = of_type(&events, "permission").into_iter();
+    let decisions: Vec<_> = decisions.map(|event| &event["decision"]).collect();
+    assert_eq!(decisions, ["asked", "denied"]);
+    let stored = rig.store.approval(&approval.id).unwrap().unwrap();
+    assert_eq!(stored.state.as_str(), "expired");
+    assert_eq!(stored.decided_by.as_deref(), Some("timeout"));
 }

@@ -22,11 +22,30 @@ async fn a_session_beyond_the_limit_waits_for_its_turn() {
     let first = rig.create("echo").await;
     let second = rig.create("echo").await;
     let third = rig.create("echo").await;
-    rig.events_until(&first.id, |event| event["type"] == "turn_ended")
+    rig.events_until(&first.id, |event| event["to"] == "idle")
         .await;
     for waiting in [&second, &third] {
         let session = rig.client.session(&waiting.id).await.unwrap();
         assert_eq!((session.status.as_str(), session.turns), ("CREATED", 0));
+    }
+    let metrics = rig.tcp("GET /metrics", &[], "").await.0;
+    for line in [
+        "ostler_sessions{state=\"created\"} 2",
+        "ostler_sessions{state=\"idle\"} 1",
+        "ostler_sessions{state=\"working\"} 0",
+        "ostler_queue_length{agent=\"claude\"} 2",
+        "ostler_breaker_open{agent=\"claude\"} 0",
+        "ostler_sessions_waiting 2",
+    ] {
+        assert!(
+            metrics.contains(&format!("\n{line}\n")),
+            "{line}: {metrics}"
+        );
+    }
+    for name in ["event_lag_seconds", "event_lag_seconds_total"] {
+        let prefix = format!("ostler_{name} ");
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&prefix));
+        assert!(value.unwrap().parse::<f64>().unwrap() >= 0.0, "{metrics}");
     }
     // One that is stopped while it waits never starts.
     rig.client.stop(&second.id).await.unwrap();
@@ -72,11 +91,45 @@ async fn the_breaker_opens_and_outlives_the_daemon() {
     }
     let dir = rig.stop().await;
     let rig = Rig::in_dir(dir, ManagerOptions::default()).await;
-    let session = rig.client.create(&broken(&rig)).await.unwrap();
-    let events = rig.all_events(&session.id).await;
-    let outcome = &events.last().unwrap()["outcome"];
-    assert_eq!(outcome["detail"]["spawn"], "breaker_open", "{outcome}");
-    assert_eq!(outcome["cause"], "unavailable");
+    // The client learns when to try again, and nothing is left behind.
+    let body = serde_json::to_string(&broken(&rig)).unwrap();
+    let json = "Content-Type: application/json";
+    let refused = rig.tcp("POST /v1/sessions", &[json], &body).await;
+    assert_eq!(
+        (refused.status(), refused.body()["cause"].as_str()),
+        (503, Some("unavailable"))
+    );
+    let metrics = rig.tcp("GET /metrics", &[], "").await.0;
+    let open = "ostler_breaker_open{agent=\"claude\"} 1";
+    assert!(metrics.contains(open), "{metrics}");
+    let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=30).contains(&seconds), "{seconds}");
+    let all = rig.client.sessions("all=true").await.unwrap().sessions;
+    assert_eq!(all.len(), 3);
+}
+
+// A message that would start the agent again is refused too; a running agent is not affected.
+#[tokio::test]
+async fn a_message_is_refused_while_the_breaker_is_open() {
+    let rig = Rig::new().await;
+    let script = "read-user\ninit\ntext hi\nresult hi";
+    rig.shell_agent("flaky", "[ ! -e $DIR/broken ] || kill -9 $$", script);
+    let session = rig.create("flaky").await;
+    rig.events_until(&session.id, |event| event["code"] == "agent_gone")
+        .await;
+    std::fs::write(rig.path("broken"), "").unwrap();
+    for _ in 0..3 {
+        let failed = rig.create("flaky").await;
+        rig.events_until(&failed.id, |event| event["type"] == "turn_ended")
+            .await;
+        rig.client.stop(&failed.id).await.unwrap();
+        rig.wait_for_end(&failed.id).await;
+    }
+    let path = format!("POST /v1/sessions/{}/messages", session.id);
+    let json = "Content-Type: application/json";
+    let refused = rig.tcp(&path, &[json], r#"{"text":"again"}"#).await;
+    assert_eq!(refused.status(), 503, "{}", refused.0);
+    assert!(refused.header("retry-after").is_some());
 }
 
 // A session that is stopped at any moment of its start ends.

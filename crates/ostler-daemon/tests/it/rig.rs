@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +15,7 @@ use ostler_daemon::client::{Client, ClientError, EventStream, StreamEvent};
 use ostler_daemon::problem::{Problem, ProblemKind};
 use ostler_daemon::{
     AgentsFuture, Daemon, Embedder, ManagerOptions, NotifyCommand, Options, PrepareFuture,
-    Prepared, Recovered,
+    Prepared, Recovered, Webhook,
 };
 use ostler_store::Store;
 use ostler_testkit::fake;
@@ -22,6 +23,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+
+use crate::rejoin::Elsewhere;
 
 /// Long enough for a loaded machine; nothing waits that long unless the test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,6 +34,10 @@ pub(crate) struct TestEmbedder {
     dir: PathBuf,
     /// The policy of sessions that are prepared from now on.
     pub(crate) preset: Mutex<Option<Preset>>,
+    /// Number of times that all agents were probed.
+    pub(crate) probes: AtomicUsize,
+    /// Answers that reached sessions elsewhere.
+    pub(crate) answers: Arc<Mutex<Vec<String>>>,
 }
 
 impl Embedder for TestEmbedder {
@@ -40,6 +47,14 @@ impl Embedder for TestEmbedder {
             let agent = Agents::builtin().get(name).ok_or_else(|| {
                 Problem::new(ProblemKind::UnknownAgent, format!("no agent {name:?}"))
             })?;
+            // The daemon belongs to a fleet if there is such a file.
+            let agent = match request.fleet.is_some() && self.dir.join("fleet").exists() {
+                true => Arc::new(Elsewhere {
+                    agent,
+                    answers: self.answers.clone(),
+                }),
+                false => agent,
+            };
             let mut spec = Spec::default();
             spec.policy = self.preset.lock().unwrap().map(Policy::preset);
             if let Some(program) = &request.model {
@@ -48,11 +63,18 @@ impl Embedder for TestEmbedder {
             for (key, value) in &request.settings {
                 spec.set(key, [value.as_str().unwrap_or_default()])?;
             }
+            if let Some(dir) = request.labels.get("config_dir") {
+                spec.env.insert("CLAUDE_CONFIG_DIR".to_owned(), dir.clone());
+            }
+            if let Some(tokens) = request.limits.get("max_tokens") {
+                spec.limits = spec.limits.budget_tokens(tokens.as_u64());
+            }
             if request.limits.contains_key("none") {
                 spec.limits = spec.limits.wall(None).idle(None).startup(None);
             }
             let env = std::env::vars_os();
             Ok(Prepared {
+                name: name.to_owned(),
                 agent,
                 host: Host::new(env),
                 spec,
@@ -61,6 +83,7 @@ impl Embedder for TestEmbedder {
     }
 
     fn agents(&self) -> AgentsFuture<'_> {
+        self.probes.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Vec::new() })
     }
 
@@ -96,18 +119,45 @@ impl Rig {
         Self::in_dir(dir, options).await
     }
 
+    /// Starts a daemon that listens on its socket only. The port is 0.
+    pub(crate) async fn without_listener() -> Self {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        Self::start(dir, ManagerOptions::default(), Vec::new(), None).await
+    }
+
     /// Starts a daemon in a directory that another may have used.
     pub(crate) async fn in_dir(dir: Arc<tempfile::TempDir>, manager: ManagerOptions) -> Self {
+        Self::with_webhooks(dir, manager, Vec::new()).await
+    }
+
+    /// Starts a daemon with webhooks.
+    pub(crate) async fn with_webhooks(
+        dir: Arc<tempfile::TempDir>,
+        manager: ManagerOptions,
+        webhooks: Vec<Webhook>,
+    ) -> Self {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        Self::start(dir, manager, webhooks, Some(listen)).await
+    }
+
+    async fn start(
+        dir: Arc<tempfile::TempDir>,
+        manager: ManagerOptions,
+        webhooks: Vec<Webhook>,
+        listen: Option<std::net::SocketAddr>,
+    ) -> Self {
         std::fs::create_dir_all(dir.path().join("work")).unwrap();
         let store = Arc::new(Store::open(&dir.path().join("state")).unwrap());
         let embedder = Arc::new(TestEmbedder {
             dir: dir.path().to_owned(),
             preset: Mutex::new(None),
+            probes: AtomicUsize::new(0),
+            answers: Arc::default(),
         });
         let options = Options {
             state_dir: dir.path().join("state"),
             socket: dir.path().join("run/daemon.sock"),
-            listen: Some("127.0.0.1:0".parse().unwrap()),
+            listen,
             store: store.clone(),
             embedder: embedder.clone(),
             breakers: ostler::agent::Breakers::stored_in(dir.path().join("breakers")),
@@ -115,6 +165,7 @@ impl Rig {
                 program: dir.path().join("notify"),
                 args: vec!["an argument".to_owned()],
             }),
+            webhooks,
             manager,
         };
         let socket = options.socket.clone();
@@ -124,8 +175,11 @@ impl Rig {
         Self {
             client: Client::new(socket),
             recovered: daemon.recovered,
-            port: daemon.address.unwrap().port(),
-            code: daemon.approval_code.as_ref().unwrap().reveal().to_owned(),
+            port: daemon.address.map_or(0, |address| address.port()),
+            code: daemon
+                .approval_code
+                .as_ref()
+                .map_or_else(String::new, |code| code.reveal().to_owned()),
             task: tokio::spawn(async move {
                 let stop = move || {
                     let stopped = stopped.clone();
@@ -346,4 +400,50 @@ pub(crate) fn is_gone(pid_file: &Path) -> bool {
     let pid = std::fs::read_to_string(pid_file).unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.is_err() || stat.unwrap().contains(") Z ")
+}
+
+/// A request for a session that can be resumed: the agent has a transcript of it.
+pub(crate) fn resumable(rig: &Rig) -> CreateSession {
+    let work = rig.path("work").canonicalize().unwrap();
+    let folder = work.to_str().unwrap().replace(['/', '.', '_'], "-");
+    let folder = rig.path("config/projects").join(folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(
+        folder.join("00000000-0000-4000-8000-00000000fa4e.jsonl"),
+        "{}\n",
+    )
+    .unwrap();
+    CreateSession {
+        labels: labels(&[("config_dir", &rig.path("config").display().to_string())]),
+        ..rig.request("echo")
+    }
+}
+
+/// Opens a session that another process runs, with one event.
+pub(crate) async fn foreign(rig: &Rig, id: &str, pid: u32) {
+    use ostler_core::log::{Log, NewSession};
+    let session = NewSession {
+        session: id.to_owned(),
+        agent: "claude".to_owned(),
+        dir: rig.path("work"),
+        at: ostler::event::Timestamp(1),
+        continues: None,
+        labels: std::collections::BTreeMap::new(),
+        pid,
+    };
+    rig.store.open(&session).unwrap();
+    store_event(rig, id, 1).await;
+}
+
+/// Stores an event without the daemon.
+pub(crate) async fn store_event(rig: &Rig, id: &str, seq: u64) {
+    use ostler_core::log::Log;
+    let text = serde_json::json!({"type": "turn_started", "origin": "caller", "prompt": "go",
+        "seq": seq, "at": "2026-11-18T00:00:00.000Z", "session": id, "turn": seq});
+    let entry = ostler_core::log::LogEntry {
+        event: ostler::event::Event::from_json(&text.to_string()).unwrap(),
+        raw_offset: 0,
+    };
+    let entries = std::sync::Arc::new(vec![entry]);
+    rig.store.append(entries).await.unwrap();
 }

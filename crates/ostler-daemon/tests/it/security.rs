@@ -334,3 +334,29 @@ async fn a_client_that_disconnects_leaves_nothing_half_done() {
             .await;
     }
 }
+
+// Connections over TCP never use up what a user needs to reach the daemon.
+#[tokio::test]
+async fn many_connections_lock_no_one_out() {
+    let rig = Rig::new().await;
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        let stream = tokio::net::TcpStream::connect(("127.0.0.1", rig.port)).await;
+        idle.push(stream.unwrap());
+    }
+    // Those beyond the limit are closed at once, the others after a while.
+    let mut last = idle.pop().unwrap();
+    let mut rest = Vec::new();
+    let closed = tokio::time::timeout(PATIENCE, last.read_to_end(&mut rest)).await;
+    let _ = closed.expect("the connection is closed");
+    assert!(rig.client.is_running().await);
+    drop(idle);
+    let again = async {
+        while rig.tcp(LIST, &[], "").await.status() != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again)
+        .await
+        .expect("a response");
+}

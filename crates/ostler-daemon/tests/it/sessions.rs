@@ -5,7 +5,9 @@ use std::time::Duration;
 use ostler_daemon::ManagerOptions;
 use ostler_daemon::api::{CreateSession, SendMessage, WhenBusy};
 
-use crate::rig::{ECHO, PATIENCE, Rig, assert_complete, cause, is_gone, labels, of_type};
+use crate::rig::{
+    ECHO, PATIENCE, Rig, assert_complete, cause, is_gone, labels, of_type, resumable,
+};
 
 fn message(text: &str) -> SendMessage {
     SendMessage {
@@ -313,6 +315,56 @@ async fn a_restarted_session_continues_with_the_same_permissions() {
     let session = rig.client.create(&request).await.unwrap();
     rig.events_until(&session.id, is_turn_end).await;
     assert!(rig.path("work/a").exists());
+}
+
+// P56: every restart loads the session in a new process, and leaves none behind.
+#[tokio::test]
+async fn twenty_restarts_leave_one_process() {
+    let rig = Rig::new().await;
+    rig.shell_agent("echo", "echo $$ > $DIR/pid.$OSTLER_SESSION", ECHO);
+    let is_turn_end = |event: &serde_json::Value| event["type"] == "turn_ended";
+    let mut session = rig.client.create(&resumable(&rig)).await.unwrap();
+    rig.events_until(&session.id, is_turn_end).await;
+    let mut earlier = Vec::new();
+    for _ in 0..20 {
+        let again = rig.client.control(&session.id, "restart").await.unwrap();
+        rig.client.send(&again.id, &message("more")).await.unwrap();
+        rig.events_until(&again.id, is_turn_end).await;
+        earlier.push(std::mem::replace(&mut session, again).id);
+    }
+    for id in &earlier {
+        assert!(is_gone(&rig.path(&format!("pid.{id}"))), "{id}");
+    }
+    assert!(!is_gone(&rig.path(&format!("pid.{}", session.id))));
+    let running = rig.client.sessions("").await.unwrap().sessions;
+    assert_eq!(running.len(), 1);
+}
+
+// P55: a session that is in use is not loaded a second time, and the refusal names its holder.
+#[tokio::test]
+async fn a_session_in_use_is_not_resumed() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let session = rig.client.create(&resumable(&rig)).await.unwrap();
+    rig.events_until(&session.id, |event| event["to"] == "idle")
+        .await;
+    let request = CreateSession {
+        resume: Some(session.id.clone()),
+        ..resumable(&rig)
+    };
+    let second = rig.client.create(&request).await.unwrap();
+    let events = rig.all_events(&second.id).await;
+    let outcome = &events.last().unwrap()["outcome"];
+    assert_eq!(outcome["detail"]["reason"], "session_in_use", "{outcome}");
+    let holder = format!("process {}", std::process::id());
+    let message = outcome["message"].as_str().unwrap();
+    assert!(message.contains(&holder), "{message}");
+    // Once its holder is gone, it can be resumed.
+    rig.client.stop(&session.id).await.unwrap();
+    rig.wait_for_end(&session.id).await;
+    let again = rig.client.create(&request).await.unwrap();
+    rig.events_until(&again.id, |event| event["type"] == "turn_ended")
+        .await;
 }
 
 #[tokio::test]

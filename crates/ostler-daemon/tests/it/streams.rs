@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::rig::{ECHO, Rig, assert_complete, next, read_until};
+use crate::rig::{ECHO, Rig, assert_complete, foreign, next, read_until, store_event};
 
 /// A script that prints this many lines of text in one turn, and ends.
 fn burst(lines: usize) -> String {
@@ -161,6 +161,17 @@ impl RawStream {
         }
     }
 
+    /// Reads until the text satisfies the condition.
+    async fn until(&mut self, is_done: impl Fn(&str) -> bool) {
+        use tokio::io::AsyncReadExt;
+        let mut buffer = [0_u8; 4096];
+        while !is_done(&self.text) {
+            let length = self.socket.read(&mut buffer).await.unwrap();
+            assert!(length > 0, "{}", self.text);
+            self.text += &String::from_utf8_lossy(&buffer[..length]);
+        }
+    }
+
     /// Returns the id and the data of the next event.
     async fn next(&mut self) -> (u64, Value) {
         use tokio::io::AsyncReadExt;
@@ -178,6 +189,26 @@ impl RawStream {
             assert!(length > 0, "{}", self.text);
             self.text += &String::from_utf8_lossy(&buffer[..length]);
         }
+    }
+}
+
+// P60: scripts of a browser cannot see comments, so the stream of all sessions has an event.
+#[tokio::test(start_paused = true)]
+async fn the_stream_of_all_sessions_has_heartbeats_that_scripts_see() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let rig = Rig::new().await;
+    let mut socket = tokio::net::UnixStream::connect(rig.client.socket())
+        .await
+        .unwrap();
+    let head = "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let (mut text, mut buffer) = (String::new(), [0_u8; 4096]);
+    let beat = "event: heartbeat\ndata: {\"position\":0}\n\n";
+    while text.matches(beat).count() < 2 {
+        let length = socket.read(&mut buffer).await.unwrap();
+        assert!(length > 0, "{text}");
+        text += &String::from_utf8_lossy(&buffer[..length]);
     }
 }
 
@@ -201,4 +232,41 @@ async fn a_silent_stream_is_given_up() {
     assert!(matches!(events.next().await, Err(ClientError::Silent)));
     assert!(began.elapsed().as_secs() >= 45, "{:?}", began.elapsed());
     drop(silent.await.unwrap());
+}
+
+// P60: also the stream of a session that another process runs shows that it is alive.
+#[tokio::test(start_paused = true)]
+async fn sessions_of_other_processes_have_heartbeats() {
+    let rig = Rig::new().await;
+    let id = "00000000-0000-4000-8000-000000000009";
+    foreign(&rig, id, std::process::id()).await;
+    let mut stream = RawStream::open(&rig, &format!("/v1/sessions/{id}/events")).await;
+    stream
+        .until(|text| text.matches(": heartbeat").count() >= 2)
+        .await;
+    let text = &stream.text;
+    assert_eq!(text.matches("turn_started").count(), 1, "{text}");
+}
+
+// What another process stores is found without waiting for the next heartbeat.
+#[tokio::test]
+async fn one_stream_has_the_events_of_other_processes_in_time() {
+    let rig = Rig::new().await;
+    let id = "00000000-0000-4000-8000-000000000009";
+    foreign(&rig, id, std::process::id()).await;
+    // A prefix names the session, too.
+    let path = format!("/v1/events?session={}", &id[..35]);
+    let mut stream = RawStream::open(&rig, &path).await;
+    stream.until(|text| text.contains("caught_up")).await;
+    for seq in 2..5 {
+        store_event(&rig, id, seq).await;
+        let event = format!("\"seq\":{seq},");
+        stream.until(|text| text.contains(&event)).await;
+    }
+    assert!(!stream.text.contains(": heartbeat"), "{}", stream.text);
+    let unknown = rig.tcp("GET /v1/events?session=nothing", &[], "").await;
+    assert_eq!(
+        (unknown.status(), &unknown.body()["cause"]),
+        (404, &"unknown_session".into())
+    );
 }
