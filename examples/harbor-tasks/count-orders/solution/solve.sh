@@ -1,0 +1,2 @@
+#!/bin/bash
+grep -c ',open$' orders.csv > count.txt

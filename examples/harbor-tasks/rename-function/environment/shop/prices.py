@@ -1,0 +1,2 @@
+def calc(amount):
+    return amount * 3
