@@ -1,0 +1,144 @@
+//! The worker's local policy: what it agrees to run, whoever asks.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+use ostler_core::event::Timestamp;
+use ostler_eval::case::Source;
+
+use crate::item::{Attachment, Item, Offer, PROTOCOL, Work, WorkKind};
+
+/// Limits that a worker sets for itself.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Policy {
+    /// Agents that may run; all of the worker's if there is no list.
+    pub agents: Option<BTreeSet<String>>,
+    /// Directories of this machine that an item may name as a repository.
+    pub dirs: Vec<PathBuf>,
+    /// Maximum cost per day in US dollars.
+    pub budget_usd_per_day: Option<f64>,
+    /// Whether agents may use the home directory of the worker's user, with its logins.
+    pub allow_share_login: bool,
+}
+
+/// Why an item is refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PolicyError {
+    /// It is of another version.
+    #[error("it is of version {0} of the protocol; this worker speaks version {PROTOCOL}")]
+    Protocol(u32),
+    /// It has expired.
+    #[error("it expired at {0}")]
+    Expired(Timestamp),
+    /// It names another need than its class.
+    #[error("it asks for {needed:?}, but runs {found:?}")]
+    OtherAgent {
+        /// The agent that it says it needs.
+        needed: String,
+        /// The agent that it would run.
+        found: String,
+    },
+    /// The worker cannot run it.
+    #[error("this worker does not have what it needs")]
+    NotOffered,
+    /// The agent is not allowed.
+    #[error("the policy of this worker does not allow the agent {0:?}")]
+    Agent(String),
+    /// It asks for the user's logins.
+    #[error("the policy of this worker does not allow its logins to be shared")]
+    ShareLogin,
+    /// It reads a directory of this machine.
+    #[error("the policy of this worker does not allow {}", .0.display())]
+    Directory(PathBuf),
+    /// It would run without a limit although the day has a budget.
+    #[error("it names no budget, and the policy of this worker sets one per day")]
+    NoBudget,
+    /// The day's budget is used up.
+    #[error("it may cost {asked} USD, and {left} USD are left of this worker's budget of today")]
+    Budget {
+        /// The item's limit.
+        asked: f64,
+        /// What is left.
+        left: f64,
+    },
+}
+
+impl Policy {
+    /// Checks an item. Today's cost includes what attempts under way may still cost.
+    ///
+    /// # Errors
+    /// Says why the worker does not run it.
+    pub fn check(
+        &self,
+        item: &Item,
+        offer: &Offer,
+        committed_usd: f64,
+        now: Timestamp,
+    ) -> Result<(), PolicyError> {
+        if item.protocol != PROTOCOL {
+            return Err(PolicyError::Protocol(item.protocol));
+        }
+        if item.not_after <= now {
+            return Err(PolicyError::Expired(item.not_after));
+        }
+        if !item.needs.are_met_by(offer) {
+            return Err(PolicyError::NotOffered);
+        }
+        let agent = match &item.work {
+            Work::Trial(trial) => &trial.contender.agent,
+            Work::Session(session) => &session.agent,
+        };
+        if *agent != item.needs.agent {
+            return Err(PolicyError::OtherAgent {
+                needed: item.needs.agent.clone(),
+                found: agent.clone(),
+            });
+        }
+        if self.agents.as_ref().is_some_and(|all| !all.contains(agent)) {
+            return Err(PolicyError::Agent(agent.clone()));
+        }
+        let (source, attachments, is_kind) = match &item.work {
+            Work::Trial(trial) => {
+                if trial.share_login && !self.allow_share_login {
+                    return Err(PolicyError::ShareLogin);
+                }
+                let is_kind = item.needs.kind == WorkKind::Trial;
+                (&trial.case.source, &trial.attachments, is_kind)
+            }
+            Work::Session(session) => {
+                let is_kind = item.needs.kind == WorkKind::Session;
+                (&session.source, &session.attachments, is_kind)
+            }
+        };
+        if !is_kind {
+            return Err(PolicyError::NotOffered);
+        }
+        if let Source::Repository { url, .. } = source {
+            self.check_repository(url, attachments)?;
+        }
+        let Some(budget) = self.budget_usd_per_day else {
+            return Ok(());
+        };
+        let asked = item.max_usd().ok_or(PolicyError::NoBudget)?;
+        let left = (budget - committed_usd).max(0.0);
+        match asked <= left {
+            true => Ok(()),
+            false => Err(PolicyError::Budget { asked, left }),
+        }
+    }
+
+    /// Checks that a repository is attached, on the network, or in an allowed directory.
+    fn check_repository(&self, url: &str, attachments: &[Attachment]) -> Result<(), PolicyError> {
+        let is_remote = ["https://", "ssh://", "git@"]
+            .iter()
+            .any(|prefix| url.starts_with(prefix));
+        let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
+        let is_attached = attachments.iter().any(|it| it.path == path);
+        let is_plain = !path.components().any(|part| part == Component::ParentDir);
+        let is_allowed = is_plain && self.dirs.iter().any(|dir| path.starts_with(dir));
+        match is_remote || is_attached || is_allowed {
+            true => Ok(()),
+            false => Err(PolicyError::Directory(path.to_owned())),
+        }
+    }
+}

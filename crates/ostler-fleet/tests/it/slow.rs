@@ -1,0 +1,4 @@
+//! Tests that take a minute or more. They run one at a time.
+
+mod chaos;
+mod proxy;

@@ -1,0 +1,422 @@
+//! Chaos: workers, the owner and the leading server are killed, paused and cut off at random, and
+//! artifacts are damaged. Every trial is accepted once, and the books are those of the agent.
+//!
+//! [`ROUNDS`] sets the number of rounds, and [`SEED`] repeats a sequence of failures.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ostler_core::log::Log as _;
+use ostler_eval::identity::sha256;
+use ostler_eval::runner::RunEnd;
+use ostler_eval::trial::TrialResult;
+use ostler_fleet::nats::Announced;
+use ostler_store::{AttemptState, Ledger};
+use ostler_testkit::nats::NatsCluster;
+use rustix::process::Signal;
+use tokio::sync::watch;
+
+use super::proxy::Proxy;
+use crate::rig::{
+    ARGUMENT, COST, DIRECTORY, PATIENCE, Process, Rig, SERVER, check_events, has_server,
+};
+
+/// Variable with the number of rounds; four without it.
+const ROUNDS: &str = "FLEET_CHAOS_ROUNDS";
+/// Variable with the seed; the time without it.
+const SEED: &str = "FLEET_CHAOS_SEED";
+/// Number of rounds in which a worker is cut off for the full time.
+const MANY: u64 = 10;
+/// Number of trials of a round.
+const TRIALS: u32 = 6;
+/// Lease of an attempt.
+const LEASE: Duration = Duration::from_secs(4);
+/// How long the owner waits for results of lost attempts: longer than a worker is cut off.
+const LATE_GRACE: Duration = Duration::from_secs(40);
+/// The workers. The last one is connected by a proxy.
+const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn role() -> Option<(Rig, String, String)> {
+    let (dir, url) = (variable(DIRECTORY)?, variable(SERVER)?);
+    Some((Rig::open(Path::new(&dir)), url, variable(ARGUMENT)?))
+}
+
+/// A worker, if the environment says so.
+#[tokio::test]
+async fn worker_process() {
+    let Some((rig, url, name)) = role() else {
+        return;
+    };
+    let mut options = rig.worker_options(&name);
+    options.capacity = 2;
+    let worker = rig.worker(&url, options).await;
+    worker.task.await.unwrap().unwrap();
+}
+
+/// The owner of a run, if the environment says so.
+#[tokio::test]
+async fn owner_process() {
+    let Some((rig, url, run)) = role() else {
+        return;
+    };
+    let place = rig.place(&url, &run, LEASE).await;
+    let mut runner = rig.runner(&run, &rig.plain_suite(TRIALS), place);
+    runner.options.retry.max_losses = 1000; // the machines are lost all the time
+    runner.options.retry.max_retries = 1000;
+    // A worker whose grant was lost with the owner never sends a result.
+    runner.options.late_grace = LATE_GRACE;
+    let (_stop, cancelled) = watch::channel(false);
+    let end = Arc::new(runner).run(cancelled).await.unwrap();
+    assert_eq!(end, RunEnd::Complete);
+    fs::write(rig.path(&format!("complete-{run}")), "").unwrap();
+}
+
+/// Random numbers that a seed repeats (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (value ^ (value >> 31)) % below
+    }
+}
+
+/// A fleet of processes.
+struct Fleet {
+    rig: Rig,
+    cluster: NatsCluster,
+    proxy: Proxy,
+    workers: Vec<Process>,
+    owner: Option<Process>,
+    run: String,
+    random: Random,
+    cut_off: Duration,
+    /// How often something happened, by name.
+    counts: BTreeMap<&'static str, u32>,
+}
+
+impl Fleet {
+    async fn start(random: Random, cut_off: Duration) -> Self {
+        let rig = Rig::new();
+        rig.set_replicas(3);
+        write_agent(&rig);
+        let cluster = NatsCluster::start();
+        let proxy = Proxy::start(cluster.ports().collect()).await;
+        let mut fleet = Self {
+            rig,
+            cluster,
+            proxy,
+            workers: Vec::new(),
+            owner: None,
+            run: String::new(),
+            random,
+            cut_off,
+            counts: BTreeMap::new(),
+        };
+        for number in 0..WORKERS.len() {
+            let worker = fleet.worker(number);
+            fleet.workers.push(worker);
+        }
+        fleet
+    }
+
+    fn worker(&self, number: usize) -> Process {
+        let url = match number == WORKERS.len() - 1 {
+            true => self.proxy.url(),
+            false => self.cluster.url(),
+        };
+        let role = "slow::chaos::worker_process";
+        self.rig.process_at(role, &url, WORKERS[number])
+    }
+
+    fn start_owner(&mut self) {
+        let role = "slow::chaos::owner_process";
+        let owner = self.rig.process_at(role, &self.cluster.url(), &self.run);
+        self.owner = Some(owner);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.rig.path(&format!("complete-{}", self.run)).exists()
+    }
+
+    /// Starts what has ended: a server without a leader refuses a member that starts.
+    fn supervise(&mut self) {
+        for number in 0..self.workers.len() {
+            if self.workers[number].0.try_wait().unwrap().is_some() {
+                self.workers[number] = self.worker(number);
+                *self.counts.entry("worker restarts").or_default() += 1;
+            }
+        }
+        let is_over = match &mut self.owner {
+            Some(owner) => owner.0.try_wait().unwrap().is_some(),
+            None => true,
+        };
+        if is_over && !self.is_complete() {
+            self.start_owner();
+        }
+    }
+
+    async fn pause(&mut self, most_ms: u64) {
+        let pause = 100 + self.random.next(most_ms);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+
+    /// Lets something fail, and repairs it.
+    async fn fail_something(&mut self) {
+        let number = usize::try_from(self.random.next(3)).unwrap();
+        let action = match self.random.next(12) {
+            0..=2 => {
+                self.workers[number].kill();
+                self.pause(1_000).await;
+                "worker kills"
+            }
+            3..=5 => {
+                if let Some(owner) = &mut self.owner {
+                    owner.kill();
+                }
+                self.pause(2_000).await;
+                "owner kills"
+            }
+            6 | 7 => {
+                let leader = self.cluster.leader("OSTLER_EVENTS");
+                self.cluster.kill(leader);
+                self.pause(2_000).await;
+                self.supervise();
+                self.cluster.restart(leader);
+                "leader kills"
+            }
+            8 | 9 => {
+                self.workers[number].signal(Signal::STOP);
+                tokio::time::sleep(LEASE + Duration::from_secs(2)).await;
+                self.workers[number].signal(Signal::CONT);
+                "pauses"
+            }
+            10 => {
+                self.proxy.cut();
+                tokio::time::sleep(self.cut_off).await;
+                self.proxy.restore();
+                "cut-offs"
+            }
+            _ => {
+                self.damage_artifacts().await;
+                "damages"
+            }
+        };
+        *self.counts.entry(action).or_default() += 1;
+        self.supervise();
+    }
+
+    /// Replaces the artifacts of attempts that were delivered while the owner is away.
+    async fn damage_artifacts(&mut self) {
+        self.wait_for(|fleet| !fleet.running().is_empty()).await;
+        if let Some(owner) = &mut self.owner {
+            owner.kill();
+        }
+        self.wait_for(|fleet| !fleet.delivered().is_empty()).await;
+        let delivered = self.delivered();
+        let evil = self.rig.path("evil");
+        fs::write(&evil, "evil").unwrap();
+        let connection = self.rig.connect(&self.cluster.url(), "mallory").await;
+        for (worker, object) in delivered {
+            let announced = Announced {
+                name: &object,
+                sha256: &sha256("evil"),
+                bytes: 4,
+            };
+            let bucket = format!("artifacts_{worker}");
+            // The server may have no leader at this moment.
+            let put = connection.put_object(&bucket, announced, &evil).await;
+            *self.counts.entry("damaged artifacts").or_default() += u32::from(put.is_ok());
+        }
+    }
+
+    /// Waits for a while until something holds.
+    async fn wait_for(&self, holds: impl Fn(&Self) -> bool) {
+        for _ in 0..100 {
+            if holds(self) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Returns worker and object of the attempts whose result the owner has not seen yet.
+    fn delivered(&self) -> Vec<(String, String)> {
+        let mut running = self.running();
+        running.retain(|(worker, object)| {
+            let spool = format!("workers/{worker}/spool/{object}");
+            !self.rig.path(&spool).exists()
+        });
+        running
+    }
+
+    /// Returns worker and object of the attempts that the ledger knows as running on a worker.
+    fn running(&self) -> Vec<(String, String)> {
+        let store = self.rig.store();
+        let trials = Ledger::new(&store).trials(&self.run).unwrap_or_default();
+        let mut found = Vec::new();
+        for trial in trials {
+            let name = &trial.name;
+            let text = format!("{}\n{}\n{}", name.case, name.contender, name.repetition);
+            let running = trial.attempts.iter();
+            for attempt in running.filter(|it| it.state == AttemptState::Running) {
+                let Some((worker, _)) = attempt.worker.split_once('/') else {
+                    continue;
+                };
+                let (run, fence) = (&self.run, attempt.fence);
+                let object = format!("owner.{run}.{}-{fence}", &sha256(&text)[..16]);
+                found.push((worker.to_owned(), object));
+            }
+        }
+        found
+    }
+
+    async fn round(&mut self, number: u64) {
+        self.run = format!("run-{number}");
+        self.start_owner();
+        for _ in 0..=self.random.next(3) {
+            self.pause(1_500).await;
+            self.fail_something().await;
+        }
+        let begin = Instant::now();
+        while !self.is_complete() {
+            self.supervise();
+            assert!(begin.elapsed() < 2 * PATIENCE, "{}: not complete", self.run);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        if let Some(mut owner) = self.owner.take() {
+            assert!(owner.0.wait().unwrap().success());
+        }
+        self.check_books();
+    }
+
+    /// Checks the run: each trial accepted once, each session's events without a gap and each once,
+    /// and the ledger equal to the agent's own books, attempt by attempt. An attempt that was
+    /// killed between the answer and its report is named in the trial's result.
+    fn check_books(&mut self) {
+        let store = self.rig.store();
+        let ledger = Ledger::new(&store);
+        let spent = fs::read_to_string(self.rig.path("spent")).unwrap_or_default();
+        let mut booked = 0_u32;
+        let trials = ledger.trials(&self.run).unwrap();
+        assert_eq!(trials.len(), usize::try_from(TRIALS).unwrap());
+        for trial in &trials {
+            let result: TrialResult = serde_json::from_str(trial.result.as_ref().unwrap()).unwrap();
+            let accepted = trial.attempts.iter();
+            let accepted = accepted.filter(|it| it.state == AttemptState::Accepted);
+            assert_eq!(accepted.count(), 1, "{trial:?}");
+            let key = &result.key;
+            let key = format!("{}/{}/{}", key.case, key.contender, key.repetition);
+            let hash = &sha256(&key)[..12];
+            for attempt in &trial.attempts {
+                let name = format!("{}-{hash}-{}", self.run, attempt.fence);
+                let answers = spent.lines().filter(|line| *line == name).count();
+                let cost = attempt.usage.as_ref().and_then(|usage| usage.cost_usd);
+                booked += u32::from(cost.is_some());
+                assert!(cost.is_none_or(|cost| (cost - COST).abs() < 1e-9));
+                let is_named = result.unmetered_attempts.contains(&attempt.fence);
+                match (answers, cost) {
+                    (0, None) | (1, Some(_)) => {}
+                    (1, None) if is_named => {
+                        *self.counts.entry("unmetered attempts").or_default() += 1;
+                    }
+                    _ => panic!("{answers} answers of {name}: {trial:?}"),
+                }
+                let Some(session) = &attempt.session else {
+                    continue;
+                };
+                let events = store.read(session, 0, usize::MAX).unwrap();
+                let numbers = events.iter().map(|event| event.seq);
+                assert!(numbers.eq(1..=u64::try_from(events.len()).unwrap()));
+                if attempt.state == AttemptState::Accepted {
+                    check_events(trial, &events);
+                }
+            }
+            for attempt in &trial.attempts {
+                let state = attempt.state.as_str();
+                *self.counts.entry(state).or_default() += 1;
+            }
+        }
+        let cost = ledger.run(&self.run).unwrap().unwrap().cost_usd;
+        assert!((cost.unwrap_or(0.0) - f64::from(booked) * COST).abs() < 1e-9);
+    }
+
+    /// Ends the fleet, and checks that no process of it is left.
+    async fn end(mut self) {
+        self.workers.iter_mut().for_each(Process::kill);
+        let begin = Instant::now();
+        loop {
+            let left = processes_of(&self.rig.path(""));
+            if left.is_empty() {
+                break;
+            }
+            assert!(begin.elapsed() < PATIENCE, "left: {left:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Writes an agent that works for a while, and notes each answer under the name of its attempt.
+fn write_agent(rig: &Rig) {
+    let fake = ostler_testkit::fake::program();
+    let (fake, spent) = (fake.display(), rig.path("spent"));
+    let text = format!(
+        "#!/bin/sh\ncase \"$1\" in --version|auth) exec {fake} \"$@\";; esac\n\
+         sleep 0.$(($$ % 9))\nkill -0 $PPID || exit\necho changed >> file.txt\n\
+         basename \"$(dirname \"$PWD\")\" >> {}\n{fake} \"$@\"\nsleep 0.$(($$ % 7))\n",
+        spent.display()
+    );
+    fs::write(rig.path("agent.sh"), text).unwrap();
+}
+
+/// Returns the commands of processes that work in a directory or name it.
+fn processes_of(dir: &Path) -> Vec<String> {
+    let dir = dir.to_str().unwrap().trim_end_matches('/');
+    let own = std::process::id().to_string();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|entry| entry.file_name().to_str() != Some(&own))
+        .filter_map(|entry| {
+            let read = |name: &str| {
+                let bytes = fs::read(entry.path().join(name)).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).into_owned()
+            };
+            let command = read("cmdline").replace('\0', " ");
+            let cwd = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+            let is_ours = command.contains(dir) || cwd.starts_with(dir);
+            is_ours.then_some(command)
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_survives_random_failures() {
+    if !has_server("a_fleet_survives_random_failures") {
+        return;
+    }
+    let number = |name: &str| variable(name).and_then(|text| text.parse::<u64>().ok());
+    let rounds = number(ROUNDS).unwrap_or(4);
+    let time = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let seed = number(SEED).unwrap_or(u64::from(time.subsec_nanos()));
+    println!("{rounds} rounds, {SEED}={seed}");
+    let cut_off = match rounds >= MANY {
+        true => Duration::from_secs(20),
+        false => LEASE + Duration::from_secs(2),
+    };
+    let mut fleet = Fleet::start(Random(seed), cut_off).await;
+    for round in 0..rounds {
+        let begin = Instant::now();
+        fleet.round(round).await;
+        println!("round {round}: {:.1?}, {:?}", begin.elapsed(), fleet.counts);
+    }
+    fleet.end().await;
+}

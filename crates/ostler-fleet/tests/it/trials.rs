@@ -1,0 +1,139 @@
+//! Trials on workers: the same results as on this machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_eval::runner::RunEnd;
+use ostler_eval::trial::{TrialResult, Verdict};
+use ostler_store::{Ledger, Store};
+use ostler_testkit::nats::NatsServer;
+use tokio::sync::watch;
+
+use crate::rig::{PATIENCE, Rig, check_books, has_server, here, until};
+
+fn results(store: &Store, run: &str) -> BTreeMap<String, TrialResult> {
+    let trials = Ledger::new(store).trials(run).unwrap();
+    trials
+        .into_iter()
+        .map(|trial| {
+            let result: TrialResult = serde_json::from_str(&trial.result.unwrap()).unwrap();
+            (format!("{:?}", trial.name), result)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_trial_on_a_worker_looks_as_if_it_ran_here() {
+    if !has_server("a_trial_on_a_worker_looks_as_if_it_ran_here") {
+        return;
+    }
+    let (rig, server) = (Rig::new(), NatsServer::start());
+    let place = rig.place(&server.url(), "run", PATIENCE).await;
+    let worker = rig.worker(&server.url(), rig.worker_options("w1")).await;
+    let runner = rig.runner("run", &rig.plain_suite(1), place.clone());
+    let (_stop, cancelled) = watch::channel(false);
+    let end = Arc::new(runner).run(cancelled).await.unwrap();
+    assert_eq!((end, worker.finish().await), (RunEnd::Complete, 1));
+
+    let trials = check_books(&rig, "run");
+    let attempt = &trials[0].attempts[0];
+    assert!(attempt.worker.starts_with("w1/"), "{attempt:?}");
+    let store = rig.store();
+    let result = results(&store, "run").into_values().next().unwrap();
+    assert_eq!(result.verdict, Verdict::Passed, "{result:?}");
+    // The artifacts are here.
+    let dir = rig.path("artifacts/run");
+    assert!(result.artifacts.starts_with(&dir), "{result:?}");
+    let diff = fs::read_to_string(result.artifacts.join("diff.patch")).unwrap();
+    assert!(diff.contains("+changed"), "{diff}");
+    let session = result.session.unwrap();
+    let row = store.session(&session).unwrap().unwrap();
+    assert_eq!(row.agent, "claude");
+    // Nothing is left at the worker.
+    let left = fs::read_dir(rig.path("workers/w1/spool")).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn two_workers_give_the_same_results_as_this_machine() {
+    if !has_server("two_workers_give_the_same_results_as_this_machine") {
+        return;
+    }
+    let (rig, server) = (Rig::new(), NatsServer::start());
+    let cases = || {
+        vec![
+            rig.case("good", "grep -q changed file.txt"),
+            rig.case("bad", "grep -q missing file.txt"),
+        ]
+    };
+    let suite = rig.suite(cases(), 3);
+    let (_stop, cancelled) = watch::channel(false);
+    let local = rig.runner("local", &suite, here());
+    let end = Arc::new(local).run(cancelled.clone()).await.unwrap();
+    assert_eq!(end, RunEnd::Complete);
+
+    let place = rig.place(&server.url(), "remote", PATIENCE).await;
+    let mut workers = Vec::new();
+    for name in ["w1", "w2"] {
+        workers.push(rig.worker(&server.url(), rig.worker_options(name)).await);
+    }
+    // Each worker runs one attempt at a time: two that wait at the gate are on two workers.
+    let before = rig.lines("started");
+    rig.hold("agent");
+    let remote = Arc::new(rig.runner("remote", &suite, place));
+    let running = tokio::spawn(remote.run(cancelled));
+    until("two attempts at once", || {
+        rig.lines("started") >= before + 2
+    })
+    .await;
+    rig.release("agent");
+    assert_eq!(running.await.unwrap().unwrap(), RunEnd::Complete);
+    for worker in workers {
+        assert!(worker.finish().await > 0);
+    }
+
+    let store = rig.store();
+    let table = |run: &str| -> BTreeMap<String, _> {
+        let all = results(&store, run).into_iter();
+        all.map(|(name, it)| {
+            let usage = it.usage.cost_usd;
+            let identity = (it.identity.case_hash, it.identity.commit);
+            (
+                name,
+                (
+                    it.verdict,
+                    it.score,
+                    it.message,
+                    it.diff_files,
+                    usage,
+                    identity,
+                ),
+            )
+        })
+        .collect()
+    };
+    let (here, there) = (table("local"), table("remote"));
+    assert_eq!((here.len(), &here), (6, &there));
+}
+
+#[tokio::test]
+async fn a_run_without_workers_waits_for_one() {
+    if !has_server("a_run_without_workers_waits_for_one") {
+        return;
+    }
+    let (rig, server) = (Rig::new(), NatsServer::start());
+    let place = rig.place(&server.url(), "run", PATIENCE).await;
+    let runner = Arc::new(rig.runner("run", &rig.plain_suite(1), place));
+    let (_stop, cancelled) = watch::channel(false);
+    let running = tokio::spawn(runner.run(cancelled));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Nothing is fed ahead of the capacity.
+    let store = rig.store();
+    let trials = Ledger::new(&store).trials("run").unwrap();
+    assert!(trials[0].attempts.is_empty(), "{trials:?}");
+    let worker = rig.worker(&server.url(), rig.worker_options("w1")).await;
+    assert_eq!(running.await.unwrap().unwrap(), RunEnd::Complete);
+    assert_eq!(worker.finish().await, 1);
+}
