@@ -1,18 +1,24 @@
 //! Command-line arguments, as clap parses them. Each verb's module in `cmd` interprets its own.
 
 mod acp;
+mod chat;
 mod client;
 mod commands;
 mod config;
 mod doctor;
+mod eval;
+mod fleet;
 mod logging;
 mod r#loop;
+mod parse;
 mod policy;
 mod sandbox;
+mod schema;
 mod serve;
 mod sessions;
 mod trust;
 mod usage;
+mod worker;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,15 +30,25 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ostler::config::{SizeLimit, ValueError};
 
 pub(crate) use self::acp::AcpArgs;
+pub(crate) use self::chat::ChatArgs;
 use self::client::APPROVALS_HELP;
 pub(crate) use self::client::{
-    ApprovalAnswer, ApprovalsAnswerArgs, ApprovalsArgs, ApprovalsVerb, AttachArgs, SendArgs,
-    SessionArgs,
+    ApprovalAnswer, ApprovalsAnswerArgs, ApprovalsArgs, ApprovalsVerb, AttachArgs, OpenArgs,
+    SendArgs, SessionArgs,
 };
 pub(crate) use self::commands::{CommandArgs, Commands};
 use self::config::CONFIG_HELP;
 pub(crate) use self::config::{ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, EXAMPLE};
 pub(crate) use self::doctor::DoctorArgs;
+pub(crate) use self::eval::{
+    EvalArgs, EvalCompareArgs, EvalGateArgs, EvalListArgs, EvalNewCaseArgs, EvalNormalizeArgs,
+    EvalPromoteArgs, EvalRegradeArgs, EvalReportArgs, EvalRunArgs, EvalSourceArgs,
+    EvalValidateArgs, EvalVerb, IsolationTier, LogFormatName, ReportFormat,
+};
+pub(crate) use self::fleet::{
+    FleetAddWorkerArgs, FleetArgs, FleetInitArgs, FleetPrepareArgs, FleetRemoveWorkerArgs,
+    FleetStatusArgs, FleetUpArgs, FleetVerb,
+};
 pub(crate) use self::logging::{LogArgs, LogFilter};
 pub(crate) use self::r#loop::{LoopArgs, LoopMode, ToolSet};
 use self::policy::POLICY_HELP;
@@ -41,13 +57,16 @@ pub(crate) use self::policy::{
 };
 use self::sandbox::SANDBOX_HELP;
 pub(crate) use self::sandbox::{SandboxCheckArgs, SandboxVerb};
+pub(crate) use self::schema::Schema;
 pub(crate) use self::serve::{ServeArgs, UnitKind};
 pub(crate) use self::sessions::{
-    SessionsArgs, SessionsExportArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs,
-    SessionsRmArgs, SessionsSearchArgs, SessionsShowArgs, SessionsVerb, Transcript,
+    SearchSpeaker, SessionsArgs, SessionsExportArgs, SessionsFetchArgs, SessionsFilterArgs,
+    SessionsListArgs, SessionsPruneArgs, SessionsRmArgs, SessionsSearchArgs, SessionsShowArgs,
+    SessionsVerb, Transcript,
 };
 pub(crate) use self::trust::TrustArgs;
 pub(crate) use self::usage::{UsageArgs, UsageBy};
+pub(crate) use self::worker::{MemberArgs, PlacementArgs, WorkerArgs};
 
 /// Run coding agents from one command line: Claude Code, Codex, Copilot and others.
 #[derive(Debug, Parser)]
@@ -81,6 +100,8 @@ pub(crate) enum Verb {
     Acp(Box<AcpArgs>),
     /// Run the daemon: sessions that outlive their client
     Serve(Box<ServeArgs>),
+    /// Open the daemon's page in the browser
+    Open(OpenArgs),
     /// Show a session of the daemon and write to it
     Attach(AttachArgs),
     /// Send a message to a session of the daemon
@@ -92,6 +113,12 @@ pub(crate) enum Verb {
     /// List and answer permission requests of the daemon's sessions
     #[command(after_help = APPROVALS_HELP)]
     Approvals(ApprovalsArgs),
+    /// Evaluate agents on your repository: suites of cases, trials, statistics
+    Eval(Box<EvalArgs>),
+    /// Join a fleet: run trials and sessions for other machines
+    Worker(Box<WorkerArgs>),
+    /// Set up a fleet of machines, and show its status
+    Fleet(FleetArgs),
     /// Show which agents are installed and ready to use
     #[command(visible_alias = "agents")]
     Doctor(DoctorArgs),
@@ -181,7 +208,7 @@ Exit codes:
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
-#[command(group = clap::ArgGroup::new("in_daemon").args(["detach", "daemon"]))]
+#[command(group = clap::ArgGroup::new("in_daemon").args(["detach", "daemon", "fleet"]).multiple(true))]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) task: TaskArgs,
@@ -189,11 +216,23 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) detach: bool,
     /// Run the task in the daemon and follow it; it continues if this program is killed
+    ///
+    /// With `daemon = true` in your ostler.toml, this is the default while a daemon is running.
     #[arg(long)]
     pub(crate) daemon: bool,
+    /// Run the task in this process although `daemon = true` is configured
+    #[arg(long, conflicts_with_all = ["daemon", "detach", "name"])]
+    pub(crate) no_daemon: bool,
+    /// Let permission requests wait for an answer from any client
+    ///
+    /// This is the default with `--detach` and on a terminal; otherwise they are denied.
+    #[arg(long)]
+    pub(crate) attended: bool,
     /// Name of the session in the daemon [default: the agent and a short id]
     #[arg(long, value_name = "NAME", requires = "in_daemon")]
     pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) fleet: PlacementArgs,
     #[command(flatten)]
     pub(crate) start: StartArgs,
 }
@@ -267,36 +306,6 @@ impl TaskArgs {
     pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.output }
     }
-}
-
-const CHAT_HELP: &str = "\
-Examples:
-  ostler chat
-  ostler chat --agent claude --permissions ask \"what does this project do?\"
-  ostler chat --resume SESSION-ID
-  printf 'read README.md\\nsum it up\\n' | ostler chat --agent claude
-
-At the prompt:
-  Enter      send the message
-  Alt-Enter  start a new line; so does a backslash at the end of a line
-  Up         recall an earlier message
-  /help      list the commands
-  Ctrl-C     interrupt the turn; twice to quit
-  Ctrl-D     quit
-
-If stdin is not a terminal, each line is one message.
-
-Exit codes: those of `ostler run`, for the last turn. On a terminal, quitting exits with 0.";
-
-#[derive(Debug, Args)]
-#[command(after_help = CHAT_HELP)]
-pub(crate) struct ChatArgs {
-    /// First message
-    pub(crate) prompt: Option<String>,
-    #[command(flatten)]
-    pub(crate) view: ViewArgs,
-    #[command(flatten)]
-    pub(crate) start: StartArgs,
 }
 
 /// Help heading of flags about the session.
@@ -517,13 +526,6 @@ impl ReplayArgs {
     pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.output }
     }
-}
-
-/// Output that has a schema.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Schema {
-    /// One line of `--output events`
-    Events,
 }
 
 /// A time limit; `None` means unlimited.

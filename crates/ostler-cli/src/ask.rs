@@ -95,9 +95,9 @@ impl PendingQuestion {
         matches!(self, Self::Tool(permission) if permission.id == id)
     }
 
-    fn shown(&self, more: usize, prompt: &'static str) -> QuestionText {
+    fn shown(&self, more: usize) -> QuestionText {
         match self {
-            Self::Tool(permission) => question::about(permission, more, prompt),
+            Self::Tool(permission) => question::about(permission, more),
             Self::Model(query) => query.shown(),
         }
     }
@@ -220,15 +220,6 @@ impl Prompter {
         !self.waiting.is_empty()
     }
 
-    /// Returns the prompt for the answer to a permission request.
-    fn answer_prompt(&self) -> &'static str {
-        if self.control.remembers_answers() {
-            question::PROMPT
-        } else {
-            question::ONCE_PROMPT
-        }
-    }
-
     /// Shows the next question if none is open and the screen is clear.
     pub(crate) fn ask_if_due(&mut self, screen: &mut Screen) {
         if self.open.is_some() || !screen.is_clear() {
@@ -249,7 +240,7 @@ impl Prompter {
         }
         self.typeahead.push_str(&terminal.drain());
         terminal.show_input();
-        screen.ask(asked.shown(self.waiting.len(), self.answer_prompt()));
+        screen.ask(asked.shown(self.waiting.len()));
         self.open = Some(asked);
     }
 
@@ -301,15 +292,12 @@ impl Prompter {
             // The input is closed, so the request is denied.
             TypedLine::End => Some(PermissionAnswer::Deny(DENIED_BY_USER.to_owned())),
         };
-        let remembers = self.control.remembers_answers();
-        let answer = answer.filter(|it| remembers || *it != PermissionAnswer::AllowAlways);
         let Some(answer) = answer else {
-            let choices = if remembers { "y, n or a" } else { "y or n" };
-            let again = format!("{WARN}!{WARN:#} answer {choices}; a reason may follow n");
+            let again = format!("{WARN}!{WARN:#} answer y, n or a; a reason may follow n");
             self.open = Some(PendingQuestion::Tool(permission));
             return screen.ask_again(QuestionText {
                 lines: vec![again],
-                prompt: self.answer_prompt(),
+                prompt: question::PROMPT,
             });
         };
         self.control.answer(&permission.id, answer);
@@ -321,7 +309,7 @@ impl Prompter {
     pub(crate) fn show_again(&self, screen: &mut Screen) {
         if let (Some(asked), Some(terminal)) = (&self.open, &self.terminal) {
             terminal.show_input();
-            screen.ask_again(asked.shown(self.waiting.len(), self.answer_prompt()));
+            screen.ask_again(asked.shown(self.waiting.len()));
         }
     }
 

@@ -32,12 +32,55 @@ pub(crate) enum Composed {
     Ready,
     /// The user typed a message.
     Message(String),
+    /// The user typed a command.
+    Command(AttachCommand),
     /// The message could not be sent.
     NotSent(Fault),
     /// The user typed nothing, or the message was sent.
     Nothing,
     /// Ctrl-C or Ctrl-D.
     Leave,
+}
+
+/// A command at the prompt. It begins with a slash, as in a chat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AttachCommand {
+    /// Lists the commands.
+    Help,
+    /// Leaves the session, which continues.
+    Detach,
+    /// Interrupts the current turn.
+    Interrupt,
+    /// Stops the session.
+    Stop,
+    /// Anything else that begins with a slash.
+    Unknown(String),
+}
+
+impl AttachCommand {
+    /// The commands, for people.
+    pub(crate) const HELP: &'static str =
+        "/quit detaches, /interrupt ends the turn, /stop ends the session; //text sends /text";
+}
+
+/// Parses a typed line. Two slashes begin a message with one.
+fn parse(line: String) -> Composed {
+    let trimmed = line.trim();
+    if let Some(message) = trimmed.strip_prefix("//") {
+        return Composed::Message(format!("/{message}"));
+    }
+    Composed::Command(match trimmed {
+        "" => return Composed::Nothing,
+        "/help" => AttachCommand::Help,
+        "/quit" | "/exit" | "/detach" => AttachCommand::Detach,
+        "/interrupt" => AttachCommand::Interrupt,
+        "/stop" => AttachCommand::Stop,
+        command if command.starts_with('/') => {
+            let name = command.split_whitespace().next().unwrap_or_default();
+            AttachCommand::Unknown(name.to_owned())
+        }
+        _ => return Composed::Message(line),
+    })
 }
 
 impl Composer {
@@ -92,10 +135,7 @@ impl Composer {
             // An error means that the writer stopped; its result says why.
             _ = or_pending(self.showing.as_mut()) => Composed::Ready,
             typed = self.input.next() => match typed {
-                PromptInput::Line(line) | PromptInput::Lossy(line) if line.trim().is_empty() => {
-                    Composed::Nothing
-                }
-                PromptInput::Line(line) | PromptInput::Lossy(line) => Composed::Message(line),
+                PromptInput::Line(line) | PromptInput::Lossy(line) => parse(line),
                 PromptInput::Interrupt(_) | PromptInput::End | PromptInput::ReadFailed(_) => {
                     Composed::Leave
                 }
@@ -132,5 +172,31 @@ impl Composer {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_begin_with_a_slash() {
+        let command = |line: &str| match parse(line.to_owned()) {
+            Composed::Command(command) => Some(command),
+            _ => None,
+        };
+        for (line, expected) in [
+            ("/help", Some(AttachCommand::Help)),
+            (" /quit ", Some(AttachCommand::Detach)),
+            ("/exit", Some(AttachCommand::Detach)),
+            ("/interrupt", Some(AttachCommand::Interrupt)),
+            ("/stop", Some(AttachCommand::Stop)),
+            ("/model x", Some(AttachCommand::Unknown("/model".into()))),
+            ("hello", None),
+            ("", None),
+        ] {
+            assert_eq!(command(line), expected, "{line}");
+        }
+        assert!(matches!(parse("//x".into()), Composed::Message(text) if text == "/x"));
     }
 }

@@ -71,6 +71,12 @@ pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config> {
     Ok(config)
 }
 
+/// Loads the user's own file, without any project's.
+pub(crate) fn user(args: ConfigArgs) -> Result<Config> {
+    let source = if args.no_config { None } else { user_source()? };
+    parse(source.as_slice())
+}
+
 /// Loads the configuration with a project file that is treated as untrusted.
 pub(crate) fn untrusted(file: &WorkspaceFile) -> Result<Config> {
     let mut sources: Vec<Source> = user_source()?.into_iter().collect();
@@ -92,7 +98,7 @@ fn source(file: &WorkspaceFile, is_trusted: bool) -> Source {
         dir: file.root.clone(),
         home: environment::home(),
         author: if is_trusted {
-            Author::Trusted
+            Author::TrustedProject
         } else {
             Author::Unknown
         },

@@ -52,9 +52,4 @@ impl Control {
             Self::Daemon(session) => session.answer(request, answer),
         }
     }
-
-    /// Returns true if an answer can cover later requests too.
-    pub(crate) fn remembers_answers(&self) -> bool {
-        matches!(self, Self::Local(_))
-    }
 }

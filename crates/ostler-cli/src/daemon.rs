@@ -6,13 +6,16 @@ mod request;
 use std::path::PathBuf;
 
 use ostler::permission::PermissionAnswer;
-use ostler_daemon::api::{Answer, AnswerDecision, SendMessage, WhenBusy};
+use ostler_daemon::api::{
+    Answer, AnswerDecision, CreateSession, SendMessage, SessionView, WhenBusy,
+};
 use ostler_daemon::client::{Client, ClientError};
 
 pub(crate) use self::events::{DaemonEvents, History, Update};
-pub(crate) use self::request::session_request;
-use crate::environment;
+pub(crate) use self::request::{chat_request, session_request, unsupported};
+use crate::args::StartArgs;
 use crate::fault::{Fault, Result};
+use crate::{config, environment};
 
 /// Returns the path of the daemon's socket.
 pub(crate) fn socket() -> Result<PathBuf> {
@@ -25,6 +28,36 @@ pub(crate) fn socket() -> Result<PathBuf> {
 /// Returns a client of the daemon. It connects with the first request.
 pub(crate) fn client() -> Result<Client> {
     Ok(Client::new(socket()?))
+}
+
+/// Creates a session. If it resumes another one, the agent of that one is the default, as for a run
+/// in this process.
+pub(crate) async fn create(client: &Client, mut request: CreateSession) -> Result<SessionView> {
+    if let Some(id) = request.resume.take() {
+        let earlier = match (client.session(&id).await, &request.agent) {
+            (Ok(earlier), _) => Some(earlier),
+            // A session that only the agent knows.
+            (Err(ClientError::Problem(_)), Some(_)) => None,
+            (Err(error), _) => return Err(Fault::from(error)),
+        };
+        // The daemon knows by which name the agent of its own session was chosen.
+        if let Some(earlier) = earlier.as_ref().filter(|earlier| !earlier.managed) {
+            request.agent.get_or_insert_with(|| earlier.agent.clone());
+        }
+        request.resume = Some(earlier.map_or(id, |earlier| earlier.id));
+    }
+    Ok(client.create(&request).await?)
+}
+
+/// Returns true if the configuration says that tasks run in the daemon, and one is running. A flag
+/// that the daemon has no counterpart for takes precedence.
+pub(crate) async fn is_default(start: &StartArgs) -> Result<bool> {
+    // A file with errors is reported by the run itself, together with the project's.
+    let is_configured = || config::user(start.config).is_ok_and(|config| config.uses_daemon());
+    if unsupported(start).is_some() || !is_configured() {
+        return Ok(false);
+    }
+    Ok(client()?.is_running().await)
 }
 
 /// Converts an error of the client. A request that the daemon refuses is a usage error.
@@ -115,19 +148,49 @@ impl DaemonSession {
         let pending = self.client.approvals("state=pending").await?.approvals;
         let mut pending = pending.into_iter();
         let approval = pending.find(|it| it.session == self.id && it.event["id"] == request);
+        let always = answer == PermissionAnswer::AllowAlways;
         let answer = match answer {
             PermissionAnswer::Deny(why) => Answer {
                 decision: AnswerDecision::Deny,
                 message: Some(why),
+                always: false,
             },
             PermissionAnswer::Allow | PermissionAnswer::AllowAlways => Answer {
                 decision: AnswerDecision::Allow,
                 message: None,
+                always,
             },
         };
         if let Some(approval) = approval {
             self.client.answer(&approval.id, &answer).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_daemon::problem::{Problem, ProblemKind};
+
+    use super::*;
+    use crate::exit;
+
+    #[test]
+    fn every_problem_has_an_exit_code() {
+        for kind in ProblemKind::ALL {
+            let body = Problem::new(kind, "why").hint("what to do").body();
+            let wanted = match kind.status().as_u16() {
+                400..500 => exit::USAGE,
+                503 => exit::UNAVAILABLE,
+                _ => exit::INTERNAL,
+            };
+            let fault = Fault::from(ClientError::Problem(Box::new(body)));
+            assert_eq!(fault.code(), wanted, "{kind}");
+            assert_eq!(fault.outcome().message, "why");
+        }
+        let shutting_down = Problem::new(ProblemKind::ShuttingDown, "x").body();
+        let fault = Fault::from(ClientError::Problem(Box::new(shutting_down)));
+        assert_eq!(fault.code(), exit::UNAVAILABLE);
+        assert_eq!(Fault::from(ClientError::Silent).code(), exit::INTERNAL);
     }
 }

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `PATH` | where agents are searched |
 //! | `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, `TERM` | colours, by the usual conventions |
+//! | `XDG_CACHE_HOME`, `TMPDIR` | repositories and workspaces of evaluations: `docs/eval-runs.md` |
 //! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | session store: `docs/sessions.md` |
 //! | `TERM=dumb`, `CI` | no live status line |
 //! | `OSTLER_CONFIG_DIR`, `XDG_CONFIG_HOME`, `HOME` | where the user's settings are |
 //! | `OSTLER_COMPLETE` | set by the completion script: the shell that requests candidates |
 //! | `OSTLER_LOG`, `OSTLER_LOG_FILE` | the log: `docs/debugging.md` |
+//! | `DISPLAY`, `WAYLAND_DISPLAY`, `BROWSER` | whether `ostler open` can open a browser |
 //! | `OSTLER_AGENT`, `OSTLER_MODEL` | default agent and model: `docs/configuration.md` |
 //!
 //! Agents get a filtered environment: see `docs/environment.md`.
@@ -100,6 +102,16 @@ pub(crate) fn start_guard() {
     }
 }
 
+/// Forks the guard server at the start of `main`. Returns the exit code in the processes that are
+/// forked here.
+pub(crate) fn fork_guard() -> Option<i32> {
+    #[cfg(target_os = "linux")]
+    if let Some(guard) = guard_program() {
+        return ostler::guard::fork_server(&guard);
+    }
+    None
+}
+
 /// Returns a host with these variables. Only `PATH`, locale and `TMPDIR` are inherited.
 pub(crate) fn host_of(variables: Vec<(String, String)>) -> Host {
     let inherited = ["PATH", "LANG", "LC_ALL", "TMPDIR"].into_iter();
@@ -172,6 +184,23 @@ pub(crate) fn state_dir() -> Option<PathBuf> {
     Some(std::path::absolute(&dir).unwrap_or(dir))
 }
 
+/// Returns the directory for files that can be created again, if the environment defines one.
+pub(crate) fn cache_dir() -> Option<PathBuf> {
+    absolute("XDG_CACHE_HOME")
+        .or_else(|| Some(home()?.join(".cache")))
+        .map(|dir| dir.join("ostler"))
+}
+
+/// Returns the directory for the workspaces of an evaluation. It is outside the home directory, so
+/// that agents find no instructions above their workspace.
+pub(crate) fn work_dir() -> PathBuf {
+    #[cfg(unix)]
+    let user = rustix::process::geteuid().as_raw();
+    #[cfg(not(unix))]
+    let user = 0;
+    std::env::temp_dir().join(format!("ostler-eval-{user}"))
+}
+
 /// Returns the path of the daemon's socket. Each state directory has its own.
 pub(crate) fn daemon_socket() -> Option<PathBuf> {
     let state = state_dir()?;
@@ -191,6 +220,25 @@ fn fnv(path: &std::path::Path) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+/// Returns the system's program that opens links in the user's browser. On Linux, there is none
+/// without a display, unless the user names a browser.
+pub(crate) fn url_opener() -> Option<PathBuf> {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let has_display = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"]
+        .into_iter()
+        .any(is_set);
+    let name = if cfg!(target_os = "macos") {
+        "open"
+    } else if has_display {
+        "xdg-open"
+    } else {
+        return None;
+    };
+    let path = std::env::var_os("PATH")?;
+    let mut candidates = std::env::split_paths(&path).map(|dir| dir.join(name));
+    candidates.find(|candidate| candidate.is_absolute() && candidate.is_file())
 }
 
 /// Returns the path of this program.

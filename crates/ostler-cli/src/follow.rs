@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::args::Format;
 use crate::ask::{Prompter, PrompterEvent};
-use crate::composer::{Composed, Composer};
+use crate::composer::{AttachCommand, Composed, Composer};
 use crate::control::Control;
 use crate::daemon::{DaemonEvents, DaemonSession, History, Update};
 use crate::exit::{self, Code};
@@ -344,9 +344,25 @@ impl Follower {
         match composed {
             Composed::Ready => composer.read(&prompter.typeahead()),
             Composed::Message(message) => composer.send(message),
+            Composed::Command(command) => self.on_command(command, prompter),
             Composed::NotSent(fault) => self.screen.remark(fault.outcome().message),
             Composed::Nothing => {}
             Composed::Leave => self.detach(exit::OK, prompter),
+        }
+    }
+
+    fn on_command(&mut self, command: AttachCommand, prompter: &mut Prompter) {
+        match command {
+            AttachCommand::Help => self.screen.remark(AttachCommand::HELP),
+            AttachCommand::Detach => self.detach(exit::OK, prompter),
+            AttachCommand::Interrupt => self.control.interrupt(),
+            AttachCommand::Stop => self.control.stop(),
+            AttachCommand::Unknown(command) => {
+                let command = name(&command);
+                let help = AttachCommand::HELP;
+                self.screen
+                    .remark(format!("unknown command {command}: {help}"));
+            }
         }
     }
 

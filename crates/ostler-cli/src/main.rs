@@ -33,8 +33,6 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::args::{Cli, SandboxVerb, Verb};
 use crate::fault::{Fault, Result};
 
@@ -50,14 +48,14 @@ fn main() -> ExitCode {
     if let Some(shell) = environment::completing() {
         return finish(cmd::completions::answer(&shell));
     }
-    // It loads while this process reads its arguments and settings.
-    if environment::args()
-        .nth(1)
-        .is_some_and(|verb| STARTS_AGENTS.iter().any(|one| verb == *one))
+    let verb = environment::args().nth(1);
+    if verb.is_some_and(|verb| STARTS_AGENTS.iter().any(|one| verb == *one))
+        && let Some(code) = environment::fork_guard()
     {
-        environment::start_guard();
+        return guard_exit(code);
     }
-    let cli = match Cli::try_parse() {
+    let arguments: Vec<_> = environment::args().collect();
+    let cli = match Cli::parse_arguments(&arguments) {
         Ok(cli) => cli,
         Err(mut error) => {
             suggestions::add(&mut error);
@@ -98,15 +96,19 @@ fn dispatch(cli: Cli) -> Result<exit::Code> {
         Verb::Chat(args) => runtime.block_on(cmd::chat::run(*args)),
         Verb::Acp(args) => runtime.block_on(cmd::acp::run(*args)),
         Verb::Serve(args) => runtime.block_on(cmd::serve::run(*args)),
+        Verb::Open(args) => runtime.block_on(cmd::open::run(args)),
         Verb::Attach(args) => runtime.block_on(cmd::attach::run(args)),
         Verb::Send(args) => runtime.block_on(cmd::send::run(args)),
         Verb::Interrupt(args) => runtime.block_on(cmd::interrupt::run(args)),
         Verb::Stop(args) => runtime.block_on(cmd::stop::run(args)),
         Verb::Approvals(args) => runtime.block_on(cmd::approvals::run(args)),
+        Verb::Eval(args) => runtime.block_on(cmd::eval::run(*args)),
+        Verb::Worker(args) => runtime.block_on(cmd::worker::run(*args)),
+        Verb::Fleet(args) => runtime.block_on(cmd::fleet::run(args)),
         Verb::Doctor(args) => runtime.block_on(cmd::doctor::run(args)),
         Verb::Replay(args) => cmd::replay::run(&args),
         Verb::Sessions(args) if args.watches() => runtime.block_on(cmd::sessions::watch()),
-        Verb::Sessions(args) => cmd::sessions::run(args),
+        Verb::Sessions(args) => cmd::sessions::run(args, &runtime),
         Verb::Usage(args) => cmd::usage::run(&args),
         Verb::Sandbox(SandboxVerb::Check(args)) => runtime.block_on(cmd::sandbox::check(args)),
         Verb::Policy(verb) => cmd::policy::run(&verb),
@@ -131,15 +133,17 @@ fn hidden_role() -> Option<ExitCode> {
     }
     #[cfg(target_os = "linux")]
     if role == environment::GUARD_ROLE {
-        return Some(ExitCode::from(
-            u8::try_from(ostler::guard::run(args)).unwrap_or(exit::INTERNAL.0),
-        ));
+        return Some(guard_exit(ostler::guard::run(args)));
     }
     #[cfg(target_os = "linux")]
     if role == environment::ATTEMPT_ROLE {
         return Some(cmd::sandbox::attempt(args));
     }
     None
+}
+
+fn guard_exit(code: i32) -> ExitCode {
+    u8::try_from(code).unwrap_or(exit::INTERNAL.0).into()
 }
 
 /// Runs the bridge. Stdout belongs to the agent, so errors go to stderr.

@@ -43,6 +43,7 @@ fn decode(input: &[u8]) -> Decoder {
     let mut decoder = Decoder::new();
     let mut lines = Lines::new();
     for chunk in input.chunks(CHUNK) {
+        decoder.now = decoder.begin.elapsed(); // a session reads the clock once per chunk
         lines.push(chunk, |line| decoder.on_line(line));
     }
     lines.finish(|line| decoder.on_line(line));
@@ -51,6 +52,7 @@ fn decode(input: &[u8]) -> Decoder {
 
 struct Decoder {
     begin: Instant,
+    now: Duration,
     conversation: Box<dyn Conversation>,
     machine: Machine,
     outbox: Outbox,
@@ -65,6 +67,7 @@ impl Decoder {
         let claude = ostler_dialects::find("claude").unwrap();
         let mut decoder = Self {
             begin: Instant::now(),
+            now: Duration::ZERO,
             conversation: claude.converse(&Launching::new(&Spec::default())),
             machine: Machine::new(Limits::default(), AfterTurn::End)
                 .with_capabilities(claude.about().capabilities),
@@ -89,8 +92,7 @@ impl Decoder {
     /// Feeds the machine until nothing is left.
     fn handle(&mut self, input: Input) {
         self.drain_outbox();
-        let now = self.now();
-        self.machine.handle(now, input, &mut self.effects);
+        self.machine.handle(self.now, input, &mut self.effects);
         while !self.effects.is_empty() {
             let mut effects = std::mem::take(&mut self.effects);
             for effect in effects.drain(..) {
@@ -109,9 +111,9 @@ impl Decoder {
         if self.outbox.is_empty() {
             return;
         }
-        let now = self.now();
         for output in self.outbox.drain() {
-            self.machine.handle(now, output.into(), &mut self.effects);
+            self.machine
+                .handle(self.now, output.into(), &mut self.effects);
         }
     }
 
@@ -127,9 +129,5 @@ impl Decoder {
             black_box(kind),
             EventKind::Text(_) | EventKind::ToolCall(_) | EventKind::ToolResult(_)
         ));
-    }
-
-    fn now(&self) -> Duration {
-        self.begin.elapsed()
     }
 }

@@ -85,13 +85,42 @@ pub(crate) struct SessionArgs {
     pub(crate) json: bool,
 }
 
+const OPEN_HELP: &str = "\
+Examples:
+  ostler open
+  ostler open 0f8fad5b
+  ostler open --print
+
+The page shows and controls the sessions of the daemon; a daemon is started if none is running. \
+The link logs one browser in, once, within two minutes, and is for this machine only. The page asks \
+for the approval code before it approves or deletes anything; the code is shown on a terminal, and \
+`ostler serve --print-code` prints it.
+
+Exit codes: 0 opened or printed, 2 there is no such session, 3 no browser or no daemon can be started.";
+
+#[derive(Debug, Args)]
+#[command(after_help = OPEN_HELP)]
+pub(crate) struct OpenArgs {
+    /// Session to show: its id or a unique prefix
+    #[arg(value_name = "SESSION", allow_hyphen_values = true)]
+    pub(crate) id: Option<String>,
+    /// Print the link instead of opening it
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// Print the link as JSON instead of opening it
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 pub(super) const APPROVALS_HELP: &str = "\
 Examples:
   ostler approvals
   ostler approvals answer 5c1e7d02 yes
+  ostler approvals answer 5c1e7d02 always
   ostler approvals answer 5c1e7d02 no --message \"use the staging database\"
 
-Only the first answer counts. A request without an answer is denied when it expires; see \
+`always` also allows the same tool with the same arguments for the rest of the session. Only the \
+first answer counts. A request without an answer is denied when it expires; see \
 `ostler serve --approval-timeout`.
 
 Exit codes: 0 listed or answered, 2 answered before, expired or unknown, 3 no daemon is running.";
@@ -137,4 +166,7 @@ pub(crate) enum ApprovalAnswer {
     /// The tool may not run
     #[value(aliases = ["n", "deny"])]
     No,
+    /// The tool may run, now and with the same arguments for the rest of the session
+    #[value(alias = "a")]
+    Always,
 }

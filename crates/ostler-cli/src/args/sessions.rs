@@ -84,10 +84,12 @@ pub(crate) enum SessionsVerb {
     List(SessionsListArgs),
     /// Show a session
     Show(SessionsShowArgs),
-    /// Search prompts, final answers and tool calls
+    /// Search prompts, replies, reasoning, tool calls and their output
     Search(SessionsSearchArgs),
     /// Export a session as Markdown, HTML or JSON lines
     Export(SessionsExportArgs),
+    /// Put the changes of a session that ran in a fleet into a branch of your repository
+    Fetch(SessionsFetchArgs),
     /// Remove sessions that are not running
     #[command(visible_alias = "remove")]
     Rm(SessionsRmArgs),
@@ -108,16 +110,53 @@ pub(crate) struct SessionsShowArgs {
     pub(crate) json: bool,
 }
 
+const SEARCH_EXAMPLES: &str = "\
+Examples:
+  ostler sessions search 'flaky test'
+  ostler sessions search '\"connection reset\" retry' --speaker result
+  ostler sessions search src/lib.rs --since 7d --all-matches --json
+
+A text matches if it contains every word and every \"quoted phrase\", ignoring case. A part of a \
+word is enough, and all other characters are taken literally.";
+
 #[derive(Debug, Args)]
+#[command(after_help = SEARCH_EXAMPLES)]
 pub(crate) struct SessionsSearchArgs {
-    /// Text to find, ignoring case
+    /// Words and "quoted phrases" to find, ignoring case
     #[arg(allow_hyphen_values = true)]
     pub(crate) text: String,
     #[command(flatten)]
     pub(crate) filter: SessionsFilterArgs,
+    /// Only texts of this author
+    #[arg(long, value_enum, value_name = "WHO")]
+    pub(crate) speaker: Option<SearchSpeaker>,
+    /// Only texts of the last TIME, such as 12h, 7d or 8w
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) since: Option<Duration>,
+    /// Only texts older than TIME
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) until: Option<Duration>,
+    /// Every match, not only the newest one of each session
+    #[arg(long)]
+    pub(crate) all_matches: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Author of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SearchSpeaker {
+    /// You, in a prompt
+    User,
+    /// The agent, in a reply
+    Agent,
+    /// The agent, in its reasoning
+    Thinking,
+    /// The agent, in the arguments of a tool call
+    Tool,
+    /// A tool, in its output
+    Result,
 }
 
 /// Format of an exported session.
@@ -142,6 +181,31 @@ pub(crate) struct SessionsExportArgs {
     /// Write to this file instead of stdout, replacing it if it exists
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
+}
+
+const FETCH_HELP: &str = "\
+Examples:
+  ostler sessions fetch 0f8fad5b
+  git diff main...ostler/0f8fad5b
+
+The branch is `ostler/` and the first eight characters of the session's id. Your files, your index \
+and the branch that you work on do not change. An existing branch of that name is only moved \
+forward.
+
+Exit codes: 0 fetched, 1 Git refused, 2 bad usage, 3 the session left no changes.";
+
+#[derive(Debug, Args)]
+#[command(after_help = FETCH_HELP)]
+pub(crate) struct SessionsFetchArgs {
+    /// Session id, the agent's own id, or a unique prefix of either
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) id: String,
+    /// Repository that gets the branch [default: that of the session's directory]
+    #[arg(short = 'C', long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -10,9 +10,6 @@ use crate::output::{QuestionText, visible};
 pub(super) const PROMPT: &str =
     "  [y]es  [n]o  [a]lways this session (this tool with these arguments)  > ";
 
-/// Prompt for the answer if it covers this request only.
-pub(super) const ONCE_PROMPT: &str = "  [y]es  [n]o  > ";
-
 /// Maximum number of lines of a part, and of characters in a line. The prompt says how much is cut
 /// off.
 #[derive(Clone, Copy)]
@@ -45,7 +42,7 @@ const SUBJECT_KEYS: [&str; 7] = [
 ];
 
 /// Returns the prompt for a tool call; `more` is the number of further pending prompts.
-pub(super) fn about(permission: &Permission, more: usize, prompt: &'static str) -> QuestionText {
+pub(super) fn about(permission: &Permission, more: usize) -> QuestionText {
     let kind = permission.kind.map_or_else(String::new, |kind| {
         format!(" {DIM}({}){DIM:#}", kind.as_str())
     });
@@ -72,7 +69,10 @@ pub(super) fn about(permission: &Permission, more: usize, prompt: &'static str) 
         let (why, left) = cut(why);
         lines.push(format!("  {DIM}{why}{left}{DIM:#}"));
     }
-    QuestionText { lines, prompt }
+    QuestionText {
+        lines,
+        prompt: PROMPT,
+    }
 }
 
 fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
@@ -169,7 +169,7 @@ mod tests {
             by: DecidedBy::Default,
             message: None,
         };
-        let text = about(&permission, 0, PROMPT).lines.join("\n");
+        let text = about(&permission, 0).lines.join("\n");
         anstream::adapter::strip_str(&text).to_string()
     }
 

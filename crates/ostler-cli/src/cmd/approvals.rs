@@ -79,12 +79,13 @@ fn tool(approval: &ApprovalView) -> &str {
 async fn answer(client: &Client, args: ApprovalsAnswerArgs) -> Result<Code> {
     let id = resolve(client, args.request).await?;
     let decision = match args.answer {
-        ApprovalAnswer::Yes => AnswerDecision::Allow,
+        ApprovalAnswer::Yes | ApprovalAnswer::Always => AnswerDecision::Allow,
         ApprovalAnswer::No => AnswerDecision::Deny,
     };
     let answer = Answer {
         decision,
         message: args.message,
+        always: args.answer == ApprovalAnswer::Always,
     };
     let approval = client.answer(&id, &answer).await?;
     if args.json {

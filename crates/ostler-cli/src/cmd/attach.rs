@@ -8,7 +8,7 @@ use ostler::spec::Attendance;
 use ostler_daemon::api::SessionView;
 use ostler_daemon::client::Client;
 
-use crate::args::{AttachArgs, Format};
+use crate::args::{AttachArgs, Format, ViewArgs};
 use crate::ask::{self, Prompter};
 use crate::cmd::sessions::shown_dir;
 use crate::composer::Composer;
@@ -29,12 +29,22 @@ pub(crate) async fn run(args: AttachArgs) -> Result<Code> {
 }
 
 async fn begin(args: &AttachArgs) -> Result<StartedRun> {
-    let (client, format) = (daemon::client()?, args.format());
-    let signals = Signals::listen()?;
+    let client = daemon::client()?;
     let found = match &args.id {
         Some(id) => client.session(id).await?,
         None => newest(&client).await?,
     };
+    show(client, found, args.view, (args.format(), args.all))
+}
+
+/// Prepares to show a session; `all` says whether earlier turns are shown too.
+pub(crate) fn show(
+    client: Client,
+    found: SessionView,
+    view: ViewArgs,
+    (format, all): (Format, bool),
+) -> Result<StartedRun> {
+    let signals = Signals::listen()?;
     let attendance = ask::attendance_for(format);
     let is_live = found.state != SessionState::Ended;
     let composes = attendance == Attendance::Attended && is_live && std::io::stdout().is_terminal();
@@ -42,7 +52,7 @@ async fn begin(args: &AttachArgs) -> Result<StartedRun> {
         head(&found);
     }
     let view = View {
-        args: args.view,
+        args: view,
         dir: Some(found.dir),
         is_live,
         is_stored: true,
@@ -58,7 +68,7 @@ async fn begin(args: &AttachArgs) -> Result<StartedRun> {
         terminal.hide_input();
     }
     // Other formats are for programs, which get every event.
-    let history = if args.all || format != Format::Human {
+    let history = if all || format != Format::Human {
         History::All
     } else {
         History::LastTurn

@@ -2,6 +2,7 @@
 //! output alternate on the screen.
 
 mod command;
+mod in_daemon;
 mod reports;
 mod conversation;
 
@@ -33,13 +34,18 @@ use crate::signals::{SignalAction, Signals};
 use crate::spec::{self, ChosenAgent, LaunchContext, RequestedSpec};
 use crate::store::{self, OpenedProject};
 use crate::waiting::or_pending;
-use crate::{config, environment};
+use crate::{config, daemon, environment};
 
 /// Time within which a second Ctrl-C quits.
 const QUIT_WINDOW: Duration = Duration::from_secs(2);
 
 /// Runs the conversation until the user quits or the session ends.
 pub(crate) async fn run(args: ChatArgs) -> Result<Code> {
+    let is_terminal = ask::attendance() == Attendance::Attended && io::stdout().is_terminal();
+    let is_default = is_terminal && !args.no_daemon && daemon::is_default(&args.start).await?;
+    if args.daemon || args.fleet.fleet || is_default {
+        return in_daemon::run(args, is_terminal).await;
+    }
     let (setup, session) = start(args).await?;
     let mut signals = Signals::listen()?;
     let (mut chat, mut done) = Chat::open(setup, &session)?;

@@ -12,7 +12,7 @@ use clap_complete::env::{EnvCompleter, Shells};
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use ostler::Models;
 use ostler::config::Config;
-use ostler_store::{Filter, Store};
+use ostler_store::{ApprovalState, Filter, Store};
 
 use crate::args::{Cli, ConfigArgs};
 use crate::exit::{self, Code};
@@ -100,6 +100,7 @@ fn with_candidates(command: Command) -> Command {
         "model" if is_loop => arg.add(loop_models()),
         "model" => arg.add(models()),
         "resume" | "id" | "ids" => arg.add(session_ids()),
+        "request" => arg.add(approval_ids()),
         _ => arg,
     });
     command.mut_subcommands(with_candidates)
@@ -187,6 +188,20 @@ fn session_ids() -> ArgValueCandidates {
                 .help(Some(format!("{}: {task}", one_line(&row.agent, 20)).into()))
         };
         rows.iter().map(candidate).collect()
+    })
+}
+
+/// Offers the ids of permission requests that wait for an answer.
+fn approval_ids() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let store = environment::state_dir().and_then(|dir| Store::open_to_read(&dir).ok());
+        let pending = store
+            .and_then(|store| store.approvals(Some(ApprovalState::Pending)).ok())
+            .unwrap_or_default();
+        let candidate = |approval: &ostler_store::Approval| {
+            CompletionCandidate::new(ostler::render::display::short_id(&approval.id))
+        };
+        pending.iter().map(candidate).collect()
     })
 }
 

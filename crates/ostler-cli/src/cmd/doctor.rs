@@ -105,6 +105,15 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code> {
 
 /// Probes all agents without showing progress, for the daemon.
 pub(crate) async fn agent_views(config: &Config, host: Host) -> Vec<AgentView> {
+    let views = agents_with_logins(config, host).await;
+    views.into_iter().map(|(view, _)| view).collect()
+}
+
+/// Probes the agents, and returns each with the state of its login for people.
+pub(crate) async fn agents_with_logins(
+    config: &Config,
+    host: Host,
+) -> Vec<(AgentView, &'static str)> {
     let host = Arc::new(host);
     let agents = config.agents().iter().cloned();
     let subjects: Vec<ChosenAgent> = agents.map(ChosenAgent::unaliased).collect();
@@ -119,14 +128,16 @@ pub(crate) async fn agent_views(config: &Config, host: Host) -> Vec<AgentView> {
             if let Ok(probed) = probe.await {
                 let finding = Finding::new(subject, probed, &[]);
                 let capabilities = subject.agent.about().capabilities;
-                views.push(AgentView {
+                let login = finding.state.label();
+                let view = AgentView {
                     ready: finding.state.is_usable(),
                     reason: finding.hint.filter(|_| !finding.state.is_usable()),
                     name: finding.agent,
                     version: finding.version,
                     models: finding.models.iter().map(|&model| model.into()).collect(),
                     capabilities: serde_json::to_value(capabilities).unwrap_or_default(),
-                });
+                };
+                views.push((view, login));
             }
         }
     }

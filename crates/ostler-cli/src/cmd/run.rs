@@ -5,18 +5,23 @@ mod in_daemon;
 use crate::args::RunArgs;
 use crate::ask::Prompter;
 use crate::exit::Code;
-use crate::fault::Result;
+use crate::fault::{Fault, Result};
 use crate::follow::{StartedRun, follow};
 use crate::output::{Dialects, View};
 use crate::signals::Signals;
 use crate::spec::{self, LaunchContext};
 use crate::store::{self, OpenedProject};
-use crate::{ask, config, prompt};
+use crate::{ask, config, daemon, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code> {
-    if args.detach || args.daemon {
+    let is_default = !args.no_daemon && daemon::is_default(&args.start).await?;
+    if args.detach || args.daemon || args.fleet.fleet || is_default {
         return in_daemon::run(args).await;
+    }
+    if args.attended {
+        return Err(Fault::usage("`--attended` needs the daemon")
+            .hint("add `--daemon`; without it, requests are asked on the terminal or denied"));
     }
     let format = args.task.format();
     follow(format, begin(args).await).await

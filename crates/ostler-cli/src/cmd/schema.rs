@@ -8,8 +8,9 @@ use crate::output::print_json;
 /// Runs the verb.
 pub(crate) fn run(kind: Schema) -> Result<Code> {
     let schema = match kind {
-        Schema::Events => ostler::event::schema(),
+        Schema::Events => serde_json::to_value(ostler::event::schema()).map_err(Fault::internal)?,
+        Schema::YoubenchaLog => ostler_eval::normalized::schema(),
     };
-    print_json(&serde_json::to_value(&schema).map_err(Fault::internal)?);
+    print_json(&schema);
     Ok(exit::OK)
 }

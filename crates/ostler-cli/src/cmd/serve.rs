@@ -1,7 +1,9 @@
 //! `ostler serve`: runs the daemon.
 
 mod embedder;
+mod fleet;
 mod unit;
+mod webhooks;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -10,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler::config::Config;
+use ostler::detached::DetachedChild;
 use ostler_daemon::client::Client;
 use ostler_daemon::{
     Daemon, InstanceError, ManagerOptions, NotifyCommand, Options, ParallelLimits, ServeError,
@@ -22,7 +26,7 @@ use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
 use crate::output::print_line;
 use crate::signals::{SignalAction, Signals};
-use crate::{environment, store};
+use crate::{config, environment, store};
 
 /// How long to wait for a daemon in the background.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,16 +52,12 @@ pub(crate) async fn run(args: ServeArgs) -> Result<Code> {
     }
     if args.print_code {
         let code = Client::new(&socket).approval_code().await;
-        let code = code.map_err(|error| {
-            Fault::unavailable(error.to_string())
-                .hint("start the daemon with `ostler serve --listen 127.0.0.1:PORT`")
-        })?;
-        print_line(&code.code);
+        print_line(&code?.code);
         return Ok(exit::OK);
     }
     if let Some(kind) = args.print_unit {
         let program = environment::own_program().map_err(Fault::internal)?;
-        print_line(&unit::text(kind, &program));
+        print_line(&unit::text(kind, &program, &args.unit_flags()));
         return Ok(exit::OK);
     }
     if args.detach {
@@ -78,18 +78,36 @@ async fn serve(args: ServeArgs, socket: PathBuf) -> Result<Code> {
         approval_timeout: time(args.approval_timeout),
         drain: time(args.drain),
     };
+    let fleet = match args.fleet {
+        true => Some(fleet::open(&args, &state_dir, &store).await?),
+        false => None,
+    };
+    let config = config::user(args.config)?;
+    let notify = match &args.notify {
+        Some(text) => Some(notify_command(text)?),
+        None => configured_command(&config),
+    };
     let options = Options {
         state_dir,
         socket: socket.clone(),
         listen: args.listen,
         store,
-        embedder: Arc::new(embedder::Program::new(args.policy, args.config)),
+        embedder: Arc::new(embedder::Program::new(
+            args.policy,
+            args.config,
+            args.sandbox,
+            fleet.clone(),
+        )),
         breakers: store::breakers(),
-        notify: args.notify.as_deref().map(notify_command).transpose()?,
+        webhooks: webhooks::of(&config)?,
+        notify,
         manager,
     };
     let mut signals = Signals::listen()?;
     let daemon = Daemon::start(options).await.map_err(fault)?;
+    if let Some(fleet) = fleet {
+        fleet.recovered();
+    }
     print_line(&socket.display().to_string());
     report(&daemon);
     let mut interrupted = 0;
@@ -102,6 +120,15 @@ async fn serve(args: ServeArgs, socket: PathBuf) -> Result<Code> {
     };
     daemon.serve(stop).await;
     Ok(exit::OK)
+}
+
+/// Returns the command in the user's file. A project's file cannot define one.
+fn configured_command(config: &Config) -> Option<NotifyCommand> {
+    let (program, args) = config.notify()?.split_first()?;
+    Some(NotifyCommand {
+        program: program.into(),
+        args: args.to_vec(),
+    })
 }
 
 /// Splits a command into its words. There is no shell.
@@ -125,6 +152,18 @@ fn report(daemon: &Daemon) {
             "{} sessions of an earlier daemon were closed, and {} processes were killed",
             recovered.closed,
             recovered.killed
+        );
+    }
+    if recovered.rejoined > 0 {
+        errln!(
+            "{} sessions in the fleet are followed again",
+            recovered.rejoined
+        );
+    }
+    if recovered.failed > 0 {
+        errln!(
+            "{} sessions of an earlier daemon could not be closed",
+            recovered.failed
         );
     }
     if recovered.queued > 0 {
@@ -153,6 +192,8 @@ fn fault(error: ServeError) -> Fault {
     match error {
         ServeError::Instance(InstanceError::Running(_)) => Fault::unavailable(error.to_string())
             .hint("use it, or stop it first; `ostler sessions --watch` shows its sessions"),
+        ServeError::Webhook(_) => Fault::usage(error.to_string())
+            .hint("correct it in your ostler.toml; see docs/daemon.md"),
         ServeError::NotLoopback(_) => Fault::usage(error.to_string())
             .hint("use 127.0.0.1, and a tunnel such as `ssh -L` from other machines"),
         ServeError::Instance(InstanceError::PathTooLong(_)) => Fault::usage(error.to_string())
@@ -168,16 +209,22 @@ async fn detach(socket: &Path) -> Result<Code> {
         return Err(Fault::unavailable("a daemon is already running")
             .hint("`ostler sessions --watch` shows its sessions"));
     }
-    let log = start_in_background()?;
-    wait_until_ready(&client, &log).await?;
+    let args = environment::args().skip(1);
+    let args: Vec<OsString> = args.filter(|arg| arg != "--detach").collect();
+    let (child, log) = start_in_background(&args)?;
+    wait_until_ready(&client, child, &log).await?;
     print_line(&socket.display().to_string());
     Ok(exit::OK)
 }
 
-/// Starts this program again, with the same arguments except `--detach`. Returns its log file.
-fn start_in_background() -> Result<PathBuf> {
-    let args = environment::args().skip(1);
-    let args: Vec<OsString> = args.filter(|arg| arg != "--detach").collect();
+/// Starts a daemon in the background for another verb, and waits until it answers.
+pub(super) async fn start(client: &Client) -> Result<()> {
+    let (child, log) = start_in_background(&["serve".into()])?;
+    wait_until_ready(client, child, &log).await
+}
+
+/// Starts this program with these arguments. Returns the process and its log file.
+fn start_in_background(args: &[OsString]) -> Result<(DetachedChild, PathBuf)> {
     let dir = environment::state_dir().unwrap_or_default();
     let path = dir.join("daemon.log");
     store::open_store()?; // creates the directory
@@ -185,17 +232,23 @@ fn start_in_background() -> Result<PathBuf> {
     options.write(true).create(true).truncate(true).mode(0o600);
     let log = options.open(&path).map_err(Fault::internal)?;
     let program = environment::own_program().map_err(Fault::internal)?;
-    ostler::detached::spawn(&program, &args, log).map_err(Fault::internal)?;
-    Ok(path)
+    let child = ostler::detached::spawn(&program, args, log).map_err(Fault::internal)?;
+    Ok((child, path))
 }
 
-async fn wait_until_ready(client: &Client, log: &Path) -> Result<()> {
+/// Waits until the daemon answers. Fails at once if it exits before.
+async fn wait_until_ready(client: &Client, mut child: DetachedChild, log: &Path) -> Result<()> {
     let ready = async {
         while !client.is_running().await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    if tokio::time::timeout(START_TIMEOUT, ready).await.is_ok() {
+    let is_ready = tokio::select! {
+        ready = tokio::time::timeout(START_TIMEOUT, ready) => ready.is_ok(),
+        // Another one may have been started at the same moment.
+        _ = child.wait() => client.is_running().await,
+    };
+    if is_ready {
         return Ok(());
     }
     let text = std::fs::read_to_string(log).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! `ostler sessions`: lists, shows, searches, exports and removes stored sessions.
 
 mod export;
+mod fetch;
 mod remove;
 mod search;
 mod watch;
@@ -13,6 +14,7 @@ use ostler::render::display;
 use ostler_store::{Filter, PruneLimits, SessionRow, SessionStatus, Store};
 use serde_json::{Value, json};
 
+pub(crate) use self::fetch::bundles_dir;
 pub(crate) use self::watch::watch;
 use crate::args::{
     SessionsArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs, SessionsShowArgs,
@@ -29,7 +31,7 @@ use crate::output::{
 use crate::store::{open_store_for_reading, pages, resolve};
 
 /// Runs the subcommand.
-pub(crate) fn run(args: SessionsArgs) -> Result<Code> {
+pub(crate) fn run(args: SessionsArgs, runtime: &tokio::runtime::Runtime) -> Result<Code> {
     let store = open_store_for_reading()?;
     match args.verb {
         None => list(&store, args.list),
@@ -37,6 +39,7 @@ pub(crate) fn run(args: SessionsArgs) -> Result<Code> {
         Some(SessionsVerb::Show(args)) => show(&store, &args),
         Some(SessionsVerb::Search(args)) => search::run(&store, args),
         Some(SessionsVerb::Export(args)) => export::run(&store, &args),
+        Some(SessionsVerb::Fetch(args)) => runtime.block_on(fetch::run(&store, &args)),
         Some(SessionsVerb::Rm(args)) => remove::run(&store, &args),
         Some(SessionsVerb::Prune(args)) => prune(&store, &args),
     }
@@ -121,6 +124,9 @@ fn as_json(row: &SessionRow) -> Value {
         "cost_source": row.cost_source,
         "continues": row.continues,
         "prompt": row.prompt,
+        "title": row.title(),
+        "last_seq": row.last_seq,
+        "pending_approvals": row.pending_approvals,
     })
 }
 

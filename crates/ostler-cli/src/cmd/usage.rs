@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ostler_store::{UsageGroup, UsageKey, UsageQuery};
+use ostler_store::{UsageGroup, UsageKey, UsageQuery, UsageReport};
 use serde_json::{Value, json};
 
 use crate::args::{UsageArgs, UsageBy};
@@ -14,45 +14,84 @@ use crate::store::open_store_for_reading;
 
 /// Prints the usage table.
 pub(crate) fn run(args: &UsageArgs) -> Result<Code> {
-    let since = args.since.map(before);
-    let (name, by) = match args.by {
-        UsageBy::Agent => ("agent", UsageKey::Agent),
-        UsageBy::Model => ("model", UsageKey::Model),
-        UsageBy::Day => ("day", UsageKey::Day),
-        UsageBy::Dir => ("dir", UsageKey::Dir),
+    let (name, by) = key(args.by);
+    let split = args.split.map(key);
+    if args.split == Some(args.by) {
+        return Err(usage!("`--split {name}` is the same as `--by {name}`")
+            .hint("use two different groupings, or leave out `--split`"));
+    }
+    let query = UsageQuery {
+        since: args.since.map(before),
+        until: args.until.map(before),
+        by,
+        split: split.map(|(_, key)| key),
+        offset: args.tz.unwrap_or_default(),
     };
-    let report = open_store_for_reading()?.usage(&UsageQuery { since, by })?;
+    let report = open_store_for_reading()?.usage(&query)?;
     if args.json {
-        let groups = report.groups.iter();
-        let groups: Vec<Value> = groups.map(|it| as_json(it, Some(name))).collect();
+        let groups = report.groups.iter().map(|group| {
+            let mut shown = as_json(group, Some(name));
+            if let Some((split, _)) = split {
+                let parts = group.parts.iter().map(|part| as_json(part, Some(split)));
+                shown["parts"] = parts.collect();
+            }
+            shown
+        });
+        let groups: Vec<Value> = groups.collect();
         let total = as_json(&report.total, None);
-        print_json(&json!({ "by": name, "since": since, "groups": groups, "total": total }));
+        let mut shown = json!({
+            "by": name, "since": query.since, "until": query.until, "groups": groups,
+            "total": total,
+        });
+        if let Some((split, _)) = split {
+            shown["split"] = json!(split);
+        }
+        print_json(&shown);
     } else if report.total.turns == 0 {
-        eprint_line(if since.is_some() {
+        eprint_line(if query.since.or(query.until).is_some() {
             "No turns began within that time."
         } else {
             "No stored turns."
         });
     } else {
-        let key = |group: &UsageGroup| shown(args.by, group.key.as_deref());
-        let groups = report.groups.iter().map(|group| cells(key(group), group));
-        let rows: Vec<_> = groups
-            .chain([cells("total".to_owned(), &report.total)])
-            .collect();
-        let right = |head| (head, Align::Right);
-        let heads = [
-            (name, Align::Left),
-            right("sessions"),
-            right("turns"),
-            right("input"),
-            right("cached"),
-            right("output"),
-            right("tokens"),
-            right("cost"),
-        ];
-        table(heads, &rows);
+        print_table(args, name, &report);
     }
     Ok(exit::OK)
+}
+
+/// Returns the name of a grouping, and its key.
+fn key(by: UsageBy) -> (&'static str, UsageKey) {
+    match by {
+        UsageBy::Agent => ("agent", UsageKey::Agent),
+        UsageBy::Model => ("model", UsageKey::Model),
+        UsageBy::Day => ("day", UsageKey::Day),
+        UsageBy::Dir => ("dir", UsageKey::Dir),
+    }
+}
+
+fn print_table(args: &UsageArgs, name: &str, report: &UsageReport) {
+    let mut rows = Vec::new();
+    for group in &report.groups {
+        rows.push(cells(shown(args.by, group.key.as_deref()), group));
+        let part = |part: &UsageGroup| {
+            let key = shown(args.split.unwrap_or(args.by), part.key.as_deref());
+            cells(format!("  {key}"), part)
+        };
+        rows.extend(group.parts.iter().map(part));
+    }
+    rows.push(cells("total".to_owned(), &report.total));
+    let right = |head| (head, Align::Right);
+    let heads = [
+        (name, Align::Left),
+        right("sessions"),
+        right("turns"),
+        right("input"),
+        right("cached"),
+        right("output"),
+        right("tokens"),
+        right("cost"),
+    ];
+    table(heads, &rows);
 }
 
 fn as_json(group: &UsageGroup, by: Option<&str>) -> Value {

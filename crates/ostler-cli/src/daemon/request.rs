@@ -4,25 +4,59 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use ostler::spec::{Settings, keys};
-use ostler_daemon::api::CreateSession;
+use ostler_daemon::api::{CreateSession, FleetPlacement};
 use serde_json::Value;
 
-use crate::args::{LimitArgs, RunArgs};
+use crate::args::{ChatArgs, LimitArgs, PlacementArgs, RunArgs, StartArgs};
 use crate::fault::Result;
 use crate::{config, prompt, spec};
 
 /// Returns the request for a session that ends after one turn.
 pub(crate) fn session_request(args: &RunArgs) -> Result<CreateSession> {
-    if let Some(flag) = unsupported(args) {
-        let mode = if args.detach { "--detach" } else { "--daemon" };
+    let mode = match (args.detach, args.fleet.fleet) {
+        (true, _) => "--detach",
+        (false, true) => "--fleet",
+        (false, false) => "--daemon",
+    };
+    let request = request(&args.start, mode)?;
+    Ok(CreateSession {
+        prompt: Some(prompt::read(&args.task, &request.dir, "run")?),
+        name: args.name.clone(),
+        once: true,
+        fleet: placement(&args.fleet),
+        ..request
+    })
+}
+
+/// Returns the request for a session that waits for messages.
+pub(crate) fn chat_request(args: &ChatArgs) -> Result<CreateSession> {
+    let mode = match args.fleet.fleet {
+        true => "--fleet",
+        false => "--daemon",
+    };
+    Ok(CreateSession {
+        prompt: args.prompt.clone(),
+        fleet: placement(&args.fleet),
+        ..request(&args.start, mode)?
+    })
+}
+
+/// Returns where the session runs; `None` for this machine.
+fn placement(args: &PlacementArgs) -> Option<FleetPlacement> {
+    args.fleet.then(|| FleetPlacement {
+        labels: args.needs_label.iter().cloned().collect(),
+        ..FleetPlacement::default()
+    })
+}
+
+fn request(start: &StartArgs, mode: &str) -> Result<CreateSession> {
+    if let Some(flag) = unsupported(start) {
         return Err(usage!("{flag} cannot be used with `{mode}`").hint(
             "the daemon starts agents with its own environment, policy and configuration; run \
              without it, or change the configuration",
         ));
     }
-    let start = &args.start;
     let dir = config::directory(start.dir.as_deref())?;
-    let prompt = prompt::read(&args.task, &dir, "run")?;
     let mut settings = Settings::default();
     spec::collect_settings(&start.agent_settings, &mut settings)?;
     let model = settings.last(keys::MODEL).map(str::to_owned);
@@ -35,20 +69,22 @@ pub(crate) fn session_request(args: &RunArgs) -> Result<CreateSession> {
         let value = preset.to_possible_value()?;
         Some(value.get_name().to_owned())
     });
+    let sandbox = start.sandbox.and_then(|mode| {
+        let value = mode.to_possible_value()?;
+        Some(value.get_name().to_owned())
+    });
     Ok(CreateSession {
+        sandbox,
         agent: start
             .agent
             .clone()
             .map_or_else(config::agent, |name| Ok(Some(name)))?,
         dir: dir.canonicalize().unwrap_or(dir),
-        prompt: Some(prompt),
         model,
-        name: args.name.clone(),
         labels: spec::labels(&start.label)?,
         limits: limits(&start.limits),
         settings: settings.iter().map(setting).collect(),
         permissions,
-        once: true,
         resume: start.agent_settings.resume.clone(),
         fork: start.agent_settings.fork,
         ..CreateSession::default()
@@ -56,12 +92,10 @@ pub(crate) fn session_request(args: &RunArgs) -> Result<CreateSession> {
 }
 
 /// Returns a flag that the daemon has no counterpart for.
-fn unsupported(args: &RunArgs) -> Option<&'static str> {
-    let start = &args.start;
+pub(crate) fn unsupported(start: &StartArgs) -> Option<&'static str> {
     let given = [
         ("`--program`", start.program.is_some()),
         ("`--env`", !start.env.is_empty()),
-        ("`--sandbox`", start.sandbox.is_some()),
         ("`--raw-log`", start.raw_log.is_some()),
         ("`--no-store`", start.no_store),
         ("`--policy`", start.policy.policy.is_some()),
@@ -148,6 +182,7 @@ mod tests {
             "--name=nightly",
             "--label=team=core",
             "--permissions=read-only",
+            "--sandbox=workspace-write",
             "--timeout=90s",
             "--grace=500ms",
             "--max-turns=3",
@@ -164,6 +199,7 @@ mod tests {
             json!({
                 "agent": "claude", "dir": "/", "prompt": "go", "model": "opus", "name": "nightly",
                 "labels": {"team": "core"}, "permissions": "read-only", "once": true,
+                "sandbox": "workspace-write",
                 "limits": {
                     "timeout": "90s", "grace": "500ms", "max_turns": "3", "max_tokens": "1000",
                     "max_log_size": "1000000",

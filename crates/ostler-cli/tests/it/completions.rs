@@ -239,3 +239,28 @@ fn every_shell_gets_completions() {
         unknown.stderr
     );
 }
+
+#[test]
+fn verbs_and_flags_of_the_daemon_are_completed() {
+    let rig = Rig::new();
+    for (line, wanted) in [
+        (&["ostler", "att"][..], "attach"),
+        (&["ostler", "appr"], "approvals"),
+        (&["ostler", "inter"], "interrupt"),
+        (&["ostler", "sto"], "stop"),
+        (&["ostler", "sen"], "send"),
+        (&["ostler", "ser"], "serve"),
+        (&["ostler", "approvals", "ans"], "answer"),
+        (&["ostler", "run", "--det"], "--detach"),
+        (&["ostler", "run", "--no-d"], "--no-daemon"),
+        (&["ostler", "chat", "--dae"], "--daemon"),
+        (&["ostler", "send", "--st"], "--steer"),
+        (&["ostler", "sessions", "--wa"], "--watch"),
+    ] {
+        let offered = offered(&rig, line);
+        assert!(
+            offered.iter().any(|word| word == wanted),
+            "{line:?}: {offered:?}"
+        );
+    }
+}

@@ -106,6 +106,7 @@ fn show_lists_origins_and_ignored_values() {
     limits.max_time  none  default
     limits.max_log_size  256MB  default
     limits.max_raw_size  512MB  default
+    daemon  false  default
     --
     ! DIR/p/ostler.toml:3: agents.claude.command is ignored: it determines which program runs, and how
     ! DIR/p/ostler.toml:6: agents.claude.set.permission_mode is ignored: this setting could widen what the agent may do or reach

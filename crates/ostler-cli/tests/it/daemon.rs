@@ -24,6 +24,15 @@ when = { result_of = "write_file" }
 text = "So be it."
 
 [[reply]]
+when = { prompt = "write" }
+text = "Once more. "
+calls = [{ tool = "write_file", input = { path = "made.txt", content = "made\n" } }]
+
+[[reply]]
+when = { result_of = "write_file" }
+text = "So be it."
+
+[[reply]]
 when = { prompt = "hang" }
 text = "Wait "
 hang = true
@@ -170,6 +179,7 @@ fn every_verb_says_how_to_start_a_daemon() {
     for args in [
         &["run", "--detach", "go"][..],
         &["run", "--daemon", "go"],
+        &["run", "--daemon", "--attended", "go"],
         &["attach"],
         &["attach", "abc"],
         &["send", "abc", "hi"],
@@ -257,11 +267,17 @@ fn a_session_takes_messages_interrupts_and_a_stop() {
         false
     );
 
-    assert_eq!(served.ok(&["stop", short]), format!("stopping {name}"));
+    // The agent may have ended by the time of the answer.
+    let stopped = served.ok(&["stop", short]);
+    let ended = format!("{name} has ended");
+    assert!(
+        [format!("stopping {name}"), ended.clone()].contains(&stopped),
+        "{stopped}"
+    );
     // The outcome of a session that is stopped between turns is that of its last turn.
     let shown = served.run(&["attach", short, "--output", "events"]);
     assert_eq!(shown.code, Some(130));
-    assert_eq!(served.ok(&["stop", short]), format!("{name} has ended"));
+    assert_eq!(served.ok(&["stop", short]), ended);
     let late = served.run(&["send", short, "three"]);
     assert_eq!(late.code, Some(2));
     let wanted = format!(
@@ -402,21 +418,29 @@ fn a_terminal_shows_a_session_and_writes_to_it() {
     let mut terminal = Pty::start(&served.ostler(&["attach"]));
     terminal.until_seen("›", 1);
     terminal.keys("write\r");
-    terminal.until_seen("[y]es  [n]o  >", 1);
-    terminal.keys("always\r");
-    terminal.until_seen("answer y or n", 1);
-    terminal.keys("y\r");
+    let prompt = "[y]es  [n]o  [a]lways this session";
+    terminal.until_seen(prompt, 1);
+    terminal.keys("perhaps\r");
+    terminal.until_seen("answer y, n or a", 1);
+    terminal.until_seen(prompt, 2);
+    terminal.keys("a\r");
     terminal.until_seen("So be it.", 1);
+    // The same call is not asked about again.
+    terminal.keys("write\r");
+    terminal.until_seen("So be it.", 2);
     // Another client's message appears too.
     served.ok(&["send", &id, "from elsewhere"]);
     terminal.until_seen("You said from elsewhere.", 1);
-    terminal.keys("\u{3}");
+    terminal.keys("/nothing\r");
+    terminal.until_seen("unknown command /nothing", 1);
+    terminal.keys("/quit\r");
     assert_eq!(terminal.end(), Some(0));
     let seen = terminal.seen();
     let again = format!("attach again with: ostler attach {}", &id[..8]);
     assert!(seen.contains("detached; the session continues"), "{seen}");
     assert!(seen.contains(&again), "{seen}");
-    assert_eq!(seen.matches("› write").count(), 1, "{seen}");
+    assert_eq!(seen.matches("› write").count(), 2, "{seen}");
+    assert_eq!(seen.matches(prompt).count(), 2, "{seen}");
     assert_eq!(served.view(&id).state.as_str(), "idle");
 }
 
@@ -463,4 +487,159 @@ fn a_label_reaches_the_agent_without_a_daemon() {
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let env = std::fs::read_to_string(rig.path("env")).unwrap();
     assert!(env.contains("OSTLER_LABEL_TEAM=core"), "{env}");
+}
+
+#[test]
+fn configured_runs_use_a_running_daemon() {
+    let mut served = Served::start();
+    std::fs::create_dir_all(served.rig.path(".config/ostler")).unwrap();
+    served
+        .rig
+        .file(".config/ostler/ostler.toml", "daemon = true\n");
+    let said = |served: &Served, flags: &[&str]| {
+        let done = finish(served.task(&["--output", "text", "it"]).args(flags));
+        assert_eq!(
+            (done.code, done.stdout.trim()),
+            (Some(0), "You said it."),
+            "{}",
+            done.stderr
+        );
+    };
+    let managed = |served: &Served| {
+        let page = served.call(async |client| client.sessions("all=true").await);
+        let managed = page.sessions.iter().map(|session| session.managed);
+        managed.collect::<Vec<bool>>()
+    };
+    said(&served, &[]);
+    assert_eq!(managed(&served), [true]);
+    said(&served, &["--no-daemon"]);
+    // What the daemon has no counterpart for runs here.
+    said(&served, &["--env", "A=b"]);
+    assert_eq!(managed(&served), [false, false, true]);
+    served.daemon.kill().unwrap();
+    served.daemon.wait().unwrap();
+    said(&served, &[]);
+    // A project's file does not decide that.
+    served.rig.file(".config/ostler/ostler.toml", "");
+    served.rig.file("ostler.toml", "daemon = true\n");
+    said(&served, &[]);
+}
+
+// A script would wait for an answer that nobody knows of.
+#[test]
+fn a_script_is_unattended_in_the_daemon() {
+    let served = Served::start();
+    let done = finish(&mut served.task(&["--daemon", "--json", "write"]));
+    assert_eq!(done.code, Some(7), "{} {}", done.stdout, done.stderr);
+    assert!(!served.rig.path("made.txt").exists());
+    let waiting = served
+        .task(&["--daemon", "--attended", "--json", "write"])
+        .spawn()
+        .unwrap();
+    let request = served.request();
+    served.ok(&["approvals", "answer", &request, "yes"]);
+    let done = collect(waiting);
+    assert_eq!(done.code, Some(0), "{} {}", done.stdout, done.stderr);
+    assert!(served.rig.path("made.txt").exists());
+    let alone = finish(&mut served.task(&["--attended", "it"]));
+    assert_eq!(alone.code, Some(2));
+    assert!(
+        alone.stderr.contains("`--attended` needs the daemon"),
+        "{}",
+        alone.stderr
+    );
+}
+
+#[test]
+fn a_chat_in_the_daemon_continues_without_its_terminal() {
+    let served = Served::start();
+    let script = format!("script={}", served.rig.path("script.toml").display());
+    let chat = [
+        "chat", "--daemon", "--agent", "scripted", "--set", &script, "hello",
+    ];
+    let mut terminal = Pty::start(&served.ostler(&chat));
+    terminal.until_seen("You said hello.", 1);
+    terminal.until_seen("›", 2);
+    terminal.keys("more\r");
+    terminal.until_seen("You said more.", 1);
+    terminal.keys("\u{3}");
+    assert_eq!(terminal.end(), Some(0));
+    let page = served.call(async |client| client.sessions("limit=10").await);
+    let states: Vec<&str> = page.sessions.iter().map(|it| it.state.as_str()).collect();
+    assert_eq!(states, ["idle"]);
+    let piped = served.run(&chat);
+    assert_eq!(piped.code, Some(2));
+    assert!(
+        piped.stderr.contains("needs a terminal"),
+        "{}",
+        piped.stderr
+    );
+}
+
+#[test]
+fn a_steered_message_is_reported_if_the_agent_does_not_take_it() {
+    let served = Served::start();
+    let SessionView { id, .. } = served.idle();
+    served.ok(&["send", &id, "hang"]);
+    served.wait_for_turn(&id, 1);
+    served.ok(&["send", "--steer", &id, "faster"]);
+    let shown = || {
+        served
+            .run(&["sessions", "show", &id, "--output", "events"])
+            .stdout
+    };
+    let is_reported = || shown().contains("\"refused\"") || shown().contains("\"steer");
+    assert!(wait_until(PATIENCE, is_reported), "{}", shown());
+    served.ok(&["stop", &id]);
+}
+
+/// Forwards connections to the daemon. The first stream of events is cut off after some bytes.
+fn cutting_proxy(
+    path: &std::path::Path,
+    daemon: PathBuf,
+) -> std::sync::Arc<std::sync::atomic::AtomicUsize> {
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::sync::atomic::Ordering;
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let listener = UnixListener::bind(path).unwrap();
+    let streams = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
+    let count = streams.clone();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), UnixStream::connect(&daemon).unwrap());
+            let count = count.clone();
+            std::thread::spawn(move || {
+                let mut head = [0; 4096];
+                let length = client.read(&mut head).unwrap();
+                server.write_all(&head[..length]).unwrap();
+                let is_stream = String::from_utf8_lossy(&head[..length]).contains("/events");
+                let is_first = is_stream && count.fetch_add(1, Ordering::Relaxed) == 0;
+                let most = if is_first { 700 } else { u64::MAX };
+                let _ = std::io::copy(&mut server.take(most), &mut client);
+            });
+        }
+    });
+    streams
+}
+
+// The client continues after the last event that it got.
+#[test]
+fn a_broken_connection_is_made_again() {
+    let served = Served::start();
+    let id = served.detached("it");
+    served.text(&id);
+    let wanted = served.ok(&["attach", &id, "--output", "events"]);
+    let print = ["serve", "--print-socket"];
+    let proxied = |args: &[&str]| {
+        let mut command = served.ostler(args);
+        command.env("XDG_RUNTIME_DIR", served.rig.path("proxied"));
+        finish(&mut command)
+    };
+    let path = PathBuf::from(proxied(&print).stdout.trim());
+    let streams = cutting_proxy(&path, served.socket.clone());
+    let done = proxied(&["attach", &id, "--output", "events"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(done.stdout.trim_end(), wanted);
+    assert!(streams.load(std::sync::atomic::Ordering::Relaxed) >= 2);
 }

@@ -203,9 +203,15 @@ fn killing_ostler_leaves_nothing_of_twenty_sessions() {
     let comm = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
     let find = |name: &str| *pids.iter().find(|pid| comm(pid).trim() == name).unwrap();
     for process in ["guard-server", "agent-guard"].map(find) {
-        // `pkill -f ostler` must not find it.
-        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap();
-        assert_eq!(line, b"/proc/self/exe\0__guard\0");
+        // `pkill -f ostler` must not find it, and it has no key of the user.
+        let shown = |file| {
+            let shown = std::fs::read_to_string(format!("/proc/{process}/{file}")).unwrap();
+            shown.trim_end_matches('\0').to_owned()
+        };
+        assert_eq!(
+            (&*shown("cmdline"), &*shown("environ")),
+            ("agent-guard", "")
+        );
         rustix::process::kill_process(pid(process), Signal::STOP).unwrap();
     }
     signal(&client.child, Signal::KILL);

@@ -17,9 +17,26 @@ const VERBS: &[&[&str]] = &[
     &["attach"],
     &["send"],
     &["interrupt"],
+    &["open"],
     &["stop"],
     &["approvals"],
     &["approvals", "answer"],
+    &["eval"],
+    &["eval", "run"],
+    &["eval", "list"],
+    &["eval", "report"],
+    &["eval", "compare"],
+    &["eval", "regrade"],
+    &["eval", "validate"],
+    &["eval", "gate"],
+    &["worker"],
+    &["fleet"],
+    &["fleet", "init"],
+    &["fleet", "add-worker"],
+    &["fleet", "remove-worker"],
+    &["fleet", "prepare"],
+    &["fleet", "status"],
+    &["fleet", "up"],
     &["doctor"],
     &["replay"],
     &["sessions"],
@@ -122,7 +139,7 @@ fn headings(verb: &[&str]) -> String {
 fn each_flag_is_under_its_heading() {
     assert_snapshot!(headings(&["run"]), @r"
     Arguments: [PROMPT] [ARGS]...
-    Options: --prompt --prompt-file --stdin --output --verbose --quiet --notify[=<HOW>] --json --detach --daemon --name --agent --dir --no-config --help --version
+    Options: --prompt --prompt-file --stdin --output --verbose --quiet --notify[=<HOW>] --json --detach --daemon --no-daemon --attended --name --fleet --needs-label --agent --dir --no-config --help --version
     Agent settings: --model --system-prompt --append-system-prompt --permission-mode --tools --allowed-tools --disallowed-tools --workspace-tools --mcp-config --strict-mcp --json-schema --set --env --program
     Permissions: --tolerate-denials --permissions --policy --trust-project --sandbox
     Session: --resume --session-id --fork --continue --no-store --label --raw-log

@@ -5,6 +5,7 @@ mod agent_loop;
 mod conformance;
 mod daemon;
 mod display;
+mod eval;
 mod sandbox;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -9,7 +9,7 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Scope, Usage};
 use ostler_store::{Log, LogEntry, NewSession, Store};
 use ostler_testkit::pty::Pty;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::rig::{Finished, Rig, finish};
 
@@ -134,13 +134,13 @@ fn filled_store() -> Rig {
         60 * 24 * 40,
         session_events("an old task", true),
     );
-    store_session(&store, "aaaa2222-new", 3, session_events(HOSTILE, true));
     store_session(
         &store,
         "bbbb3333-cut",
         120,
         session_events("cut off", false),
     );
+    store_session(&store, "aaaa2222-new", 3, session_events(HOSTILE, true));
     rig
 }
 
@@ -774,6 +774,25 @@ fn sessions_are_found_by_their_text() {
         (&hits[0]["match"]["speaker"], &hits[0]["match"]["turn"]),
         (&"agent".into(), &1.into())
     );
+    let found = &hits[0]["match"];
+    assert_eq!(
+        (&found["seq"], &found["excerpt"]),
+        (&3.into(), &"An answer.".into())
+    );
+    assert_eq!(found["snippet"][1], json!({"text": "answer", "hit": true}));
+    let count = |args: &[&str]| {
+        let done = run(&rig, &[&["search"], args].concat());
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        done.stdout.lines().count().saturating_sub(1)
+    };
+    assert_eq!(count(&["an", "--agent", "mock"]), 2, "one line per session");
+    assert_eq!(count(&["an", "--agent", "mock", "--all-matches"]), 3);
+    assert_eq!(count(&["answer an"]), 3);
+    assert_eq!(count(&["\"answer an\""]), 0);
+    assert_eq!(count(&["an", "--speaker", "user"]), 1);
+    assert_eq!(count(&["answer", "--since", "1h"]), 1);
+    assert_eq!(count(&["answer", "--until", "1h"]), 2);
+    assert_eq!(run(&rig, &["search", "a", "--speaker", "me"]).code, Some(2));
     let hostile = run(&rig, &["search", "fake"]);
     assert!(
         !hostile.stdout.contains(['\u{1b}', '\u{202e}']) && hostile.stdout.lines().count() == 2,
@@ -809,9 +828,17 @@ fn a_session_is_exported() {
     assert!(
         page.starts_with("<!doctype html>")
             && page.ends_with("</html>\n")
-            && page.contains("An answer."),
+            && page.contains("An answer.")
+            && page.contains("default-src 'none'"),
         "{page}"
     );
+    // The same data as that of the daemon, in the page that the daemon serves.
+    let (_, data) = page.split_once("id=\"ostler-data\">").unwrap();
+    let (data, _) = data.split_once("</script>").unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["session"]["agent"], "mock");
+    let prompt = "say\u{1b}[2J hel\u{202e}lo\nfake line"; // the exact text
+    assert_eq!(data["transcript"]["items"][0]["text"], prompt);
     assert!(!page.contains('\u{1b}'));
     let file = rig.path("out.jsonl");
     let done = run(
@@ -1009,4 +1036,30 @@ fn usage_is_summed_up() {
             .contains("No turns began")
     );
     assert_eq!(usage(&["--since", "soon"]).code, Some(2));
+    let split = usage(&["--by", "agent", "--split", "day"]);
+    let lines: Vec<&str> = split.stdout.lines().collect();
+    assert_eq!(lines.len(), 5, "{}", split.stdout);
+    assert!(
+        lines[1].starts_with("mock") && lines[2].starts_with("  20"),
+        "{}",
+        split.stdout
+    );
+    let args = [
+        "--split", "dir", "--until", "1d", "--tz", "-03:30", "--json",
+    ];
+    let report: Value = serde_json::from_str(&usage(&args).stdout).unwrap();
+    let parts = &report["groups"][0]["parts"];
+    assert_eq!(
+        (&report["split"], parts.as_array().unwrap().len()),
+        (&"dir".into(), 1),
+        "{report:#}"
+    );
+    assert_eq!(parts[0]["dir"], "/nowhere/aaaa1111-old\u{1b}[2J");
+    assert_eq!(usage(&["--tz", "2"]).code, Some(2));
+    let same = usage(&["--by", "day", "--split", "day"]);
+    assert!(
+        same.code == Some(2) && same.stderr.contains("hint:"),
+        "{}",
+        same.stderr
+    );
 }

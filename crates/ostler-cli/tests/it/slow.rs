@@ -1,4 +1,6 @@
-//! Slow tests: memory stays flat under a flood of output.
+//! Slow tests: memory stays flat under a flood of output, and a killed evaluation is resumed.
+
+mod killed_evaluation;
 
 use std::io::Read;
 use std::time::Duration;
@@ -82,5 +84,5 @@ fn unread_flood_keeps_memory_flat() {
 // The daemon is killed at 50 moments; no log has a gap, an open turn or two ends.
 #[test]
 fn logs_survive_a_daemon_that_is_killed_again_and_again() {
-    crate::serve::chaos();
+    crate::chaos::run();
 }

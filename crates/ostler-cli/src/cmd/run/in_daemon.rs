@@ -1,6 +1,7 @@
 //! Runs in the daemon: `ostler run --detach` and `ostler run --daemon`.
 
 use ostler::render::display::short_id;
+use ostler::spec::Attendance;
 use ostler_daemon::api::SessionView;
 use ostler_daemon::client::Client;
 
@@ -9,7 +10,7 @@ use crate::ask::{self, Prompter};
 use crate::control::Control;
 use crate::daemon::{self, DaemonSession, History};
 use crate::exit::{self, Code};
-use crate::fault::{Fault, Result};
+use crate::fault::Result;
 use crate::follow::{StartedRun, follow};
 use crate::output::style::DIM;
 use crate::output::{self, View, print_line};
@@ -35,20 +36,12 @@ pub(super) async fn run(args: RunArgs) -> Result<Code> {
 /// Creates the session in the daemon.
 async fn create(client: &Client, args: &RunArgs) -> Result<SessionView> {
     let mut request = daemon::session_request(args)?;
-    if let Some(id) = request.resume.take() {
-        // Its agent is the default, as for a run in this process.
-        let earlier = match (client.session(&id).await, &request.agent) {
-            (Ok(earlier), _) => Some(earlier),
-            // A session that only the agent knows.
-            (Err(ostler_daemon::client::ClientError::Problem(_)), Some(_)) => None,
-            (Err(error), _) => return Err(Fault::from(error)),
-        };
-        if let Some(earlier) = &earlier {
-            request.agent.get_or_insert_with(|| earlier.agent.clone());
-        }
-        request.resume = Some(earlier.map_or(id, |earlier| earlier.id));
+    // A script would wait for an answer that nobody knows of.
+    let is_script = ask::attendance_for(args.task.format()) == Attendance::Unattended;
+    if is_script && !args.detach && !args.attended {
+        request.attended = Some(false);
     }
-    Ok(client.create(&request).await?)
+    daemon::create(client, request).await
 }
 
 /// Creates the session and prepares to follow it.

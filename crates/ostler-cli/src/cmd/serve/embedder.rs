@@ -1,16 +1,19 @@
 //! Sessions of the daemon: agent, configuration, policy and trust, as for `ostler run`.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::ValueEnum;
+use ostler::Agent;
 use ostler::event::Timestamp;
 use ostler::spec::{AfterTurn, Attendance};
-use ostler_daemon::api::CreateSession;
+use ostler_daemon::api::{CreateSession, FleetPlacement};
 use ostler_daemon::problem::{Problem, ProblemKind};
 use ostler_daemon::{AgentsFuture, Embedder, PrepareFuture, Prepared};
+use ostler_fleet::owner::sessions::{FleetSessions, SessionOrder};
 use serde_json::Value;
 
-use crate::args::{ConfigArgs, LimitArgs, Permissions, PolicyArgs, StartArgs};
+use crate::args::{ConfigArgs, LimitArgs, Permissions, PolicyArgs, SandboxKind, StartArgs};
 use crate::cmd::doctor;
 use crate::fault::Fault;
 use crate::spec::{self, ChosenAgent, LaunchContext};
@@ -20,11 +23,47 @@ use crate::{commands, config, environment, trust_review};
 pub(super) struct Program {
     policy: PolicyArgs,
     config: ConfigArgs,
+    /// Sandbox of agents whose session does not ask for another.
+    sandbox: Option<SandboxKind>,
+    /// The fleet that runs sessions, if the daemon belongs to one.
+    fleet: Option<Arc<FleetSessions>>,
 }
 
 impl Program {
-    pub(super) fn new(policy: PolicyArgs, config: ConfigArgs) -> Self {
-        Self { policy, config }
+    pub(super) fn new(
+        policy: PolicyArgs,
+        config: ConfigArgs,
+        sandbox: Option<SandboxKind>,
+        fleet: Option<Arc<FleetSessions>>,
+    ) -> Self {
+        Self {
+            policy,
+            config,
+            sandbox,
+            fleet,
+        }
+    }
+
+    /// Returns the agent as the fleet runs it.
+    fn in_fleet(
+        &self,
+        request: &CreateSession,
+        placement: &FleetPlacement,
+        chosen: &ChosenAgent,
+    ) -> Result<Arc<dyn Agent>, Problem> {
+        let Some(fleet) = &self.fleet else {
+            let why = "fleet: this daemon does not belong to a fleet";
+            return Err(Problem::new(ProblemKind::BadRequest, why)
+                .hint("start it with `ostler serve --fleet`"));
+        };
+        let order = SessionOrder {
+            agent: chosen.name.clone(),
+            settings: request.settings.clone(),
+            labels: placement.labels.clone(),
+            repository: placement.repository.clone(),
+            commit: placement.commit.clone(),
+        };
+        Ok(fleet.agent(chosen.agent.clone(), order))
     }
 
     async fn prepare_session(&self, request: &CreateSession) -> Result<Prepared, Problem> {
@@ -46,6 +85,16 @@ impl Program {
             })?;
             args.policy.permissions = Some(preset);
         }
+        if let Some(name) = &request.sandbox {
+            let mode = SandboxKind::from_str(name, false);
+            let mode = mode.map_err(|_| {
+                invalid(
+                    "sandbox",
+                    "expected `workspace-write`, `read-only` or `off`",
+                )
+            })?;
+            args.sandbox = Some(mode);
+        }
         let dir = &request.dir;
         let project = trust_review::open(args.config, &args.policy, dir, Attendance::Unattended)
             .map_err(problem)?;
@@ -54,6 +103,10 @@ impl Program {
         let host = environment::host().with_commands(choice);
         let host = trust_review::attach(host, &project, &config).map_err(problem)?;
         let chosen = choose(&config, &args, &host).await?;
+        // An agent without a process has nothing to confine but its commands, which always are.
+        if args.sandbox.is_none() && chosen.agent.about().is_program() {
+            args.sandbox = self.sandbox;
+        }
         let context = LaunchContext {
             dir: dir.clone(),
             project,
@@ -71,8 +124,13 @@ impl Program {
             }
         }
         let (spec, _) = requested.spec(&config, &chosen).map_err(problem)?;
+        let agent = match &request.fleet {
+            Some(placement) => self.in_fleet(request, placement, &chosen)?,
+            None => chosen.agent,
+        };
         Ok(Prepared {
-            agent: chosen.agent,
+            name: chosen.name,
+            agent,
             host,
             spec,
         })
