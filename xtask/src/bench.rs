@@ -3,6 +3,7 @@
 mod chart;
 mod contenders;
 mod crowd;
+mod daemon;
 mod docs;
 mod growth;
 mod inputs;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use self::report::Report;
+use crate::test::page;
 use crate::workspace;
 
 pub(crate) const ABOUT: &str =
@@ -43,20 +45,35 @@ Names select parts; without any, all of these run:
 ";
 
 /// Benchmarks of one crate each, run only by name: name, crate and description.
-const COMPONENTS: [(&str, &str, &str); 4] = [
+const COMPONENTS: [(&str, &str, &str); 6] = [
     (
         "overhead",
         "ostler-cli",
         "`ostler run` against the bare real agent",
     ),
-    ("read", "ostler-dialects", "parsers"),
     (
-        "daemon",
-        "ostler-cli",
-        "the daemon: memory, creation, delivery",
+        "eval",
+        "ostler-eval",
+        "the evaluation: adapter, normalized logs, memory, timeouts",
     ),
+    ("read", "ostler-dialects", "parsers"),
     ("append", "ostler-store", "the store against files"),
+    (
+        "search",
+        "ostler-store",
+        "the search index, and lists of sessions",
+    ),
+    (
+        "fleet",
+        "ostler-fleet",
+        "trials on workers: overhead, throughput, mirrored events",
+    ),
 ];
+
+/// The daemon and another server, measured only by name.
+const DAEMON: &str = "daemon";
+/// The page in a browser, run only by name, with its description.
+const PAGE: (&str, &str) = ("page", "the page in Chromium: first paint, frames, a burst");
 
 /// Parts that are not rows of the table.
 const GROWTH: &str = "growth";
@@ -119,6 +136,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             print!("{}", help());
             return Ok(ExitCode::SUCCESS);
         }
+        Some(DAEMON) => return daemon::run(&arguments[1..]),
+        Some(name) if name == PAGE.0 => return page::measure(),
         Some(name) => {
             if let Some((name, package, _)) = COMPONENTS.iter().find(|it| it.0 == name) {
                 return run_component(name, package, &arguments[1..]);
@@ -209,5 +228,7 @@ fn help() -> String {
     text.extend(names().map(|(name, about)| line(name, about)));
     text.push_str("\nThese run only by name, with their own arguments:\n");
     text.extend(COMPONENTS.iter().map(|(name, _, about)| line(name, about)));
+    text.push_str(&line(DAEMON, "the daemon against sandbox-agent"));
+    text.push_str(&line(PAGE.0, PAGE.1));
     text
 }

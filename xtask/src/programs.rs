@@ -14,6 +14,10 @@ pub(crate) const NPM: Program = Program {
     name: "npm",
     packages: &["nodejs", "npm"],
 };
+pub(crate) const CHROMIUM: Program = Program {
+    name: "chromium",
+    packages: &["chromium"],
+};
 pub(crate) const PYTHON: Program = Program {
     name: "python3",
     packages: &["python3", "python3-venv"],

@@ -4,11 +4,12 @@ mod deny;
 mod dispositions;
 mod heavy;
 mod lanes;
-mod litellm;
 mod metadata;
 mod mutants;
 mod netns;
+mod pypi;
 mod packages;
+pub(crate) mod page;
 mod runner;
 mod step;
 mod steps;
@@ -21,8 +22,7 @@ use anyhow::{Result, bail};
 
 use self::step::Step;
 
-pub(crate) const ABOUT: &str =
-    "run all checks and tests (--quick, --all-agents, --with-litellm, --step NAME)";
+pub(crate) const ABOUT: &str = "run all checks and tests (--quick, --all-agents, --with-litellm, --with-schemathesis, --with-statsmodels, --step NAME)";
 
 /// Which steps to run.
 #[derive(Debug, PartialEq)]
@@ -32,6 +32,10 @@ enum Selection {
     AllAgents,
     /// All, and the tests behind LiteLLM's proxy.
     WithLitellm,
+    /// All, and the requests that Schemathesis derives from the daemon's description.
+    WithSchemathesis,
+    /// All, and the statistics of the evaluation against statsmodels.
+    WithStatsmodels,
     Quick,
     One(String),
 }
@@ -58,10 +62,13 @@ fn selection(arguments: &[String]) -> Result<Selection> {
         [] => Ok(Selection::All),
         ["--all-agents"] => Ok(Selection::AllAgents),
         ["--with-litellm"] => Ok(Selection::WithLitellm),
+        ["--with-schemathesis"] => Ok(Selection::WithSchemathesis),
+        ["--with-statsmodels"] => Ok(Selection::WithStatsmodels),
         ["--quick"] => Ok(Selection::Quick),
         ["--step", name] => Ok(Selection::One((*name).to_owned())),
         _ => {
-            let usage = "cargo xtask test [--quick | --all-agents | --with-litellm | --step NAME]";
+            let usage = "cargo xtask test [--quick | --all-agents | --with-litellm | \
+                --with-schemathesis | --with-statsmodels | --step NAME]";
             bail!("usage: {usage}; steps: {}", step_names())
         }
     }
@@ -72,6 +79,12 @@ fn choose(selection: &Selection) -> Result<Vec<&'static Step>> {
         Selection::All => Ok(steps::STEPS.iter().collect()),
         Selection::AllAgents => Ok(steps::STEPS.iter().chain([&steps::HEAVY]).collect()),
         Selection::WithLitellm => Ok(steps::STEPS.iter().chain([&steps::LITELLM]).collect()),
+        Selection::WithStatsmodels => {
+            Ok(steps::STEPS.iter().chain([&steps::STATSMODELS]).collect())
+        }
+        Selection::WithSchemathesis => {
+            Ok(steps::STEPS.iter().chain([&steps::SCHEMATHESIS]).collect())
+        }
         Selection::Quick => Ok(steps::STEPS.iter().filter(|step| step.quick).collect()),
         Selection::One(name) => match all_steps().find(|step| step.name == name) {
             Some(step) => Ok(vec![step]),
@@ -88,7 +101,13 @@ fn step_names() -> String {
 }
 
 fn all_steps() -> impl Iterator<Item = &'static Step> {
-    let on_request = [&steps::HEAVY, &steps::LITELLM, &steps::MUTANTS];
+    let on_request = [
+        &steps::HEAVY,
+        &steps::LITELLM,
+        &steps::SCHEMATHESIS,
+        &steps::STATSMODELS,
+        &steps::MUTANTS,
+    ];
     steps::STEPS.iter().chain(on_request)
 }
 
@@ -143,6 +162,8 @@ mod tests {
     fn litellm_heavy_agents_and_mutants_run_only_on_request() {
         for (name, selection) in [
             ("litellm", Selection::WithLitellm),
+            ("schemathesis", Selection::WithSchemathesis),
+            ("statsmodels", Selection::WithStatsmodels),
             ("heavy", Selection::AllAgents),
             ("mutants", Selection::One("mutants".into())),
         ] {

@@ -12,6 +12,7 @@
 
 pub mod fake;
 pub mod machine;
+pub mod nats;
 pub mod processes;
 pub mod pty;
 pub mod real;

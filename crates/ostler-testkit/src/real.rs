@@ -214,10 +214,11 @@ pub fn offline_env(manifest: &'static Manifest, home: &Path, url: &str) -> Vec<(
 #[must_use]
 pub fn target_dir() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    // Cargo puts this file at the top of every target directory.
+    // Cargo puts the first file at the top of every target directory that it creates itself, and
+    // the second one also where another program created it.
     let above = program
         .ancestors()
-        .find(|dir| dir.join("CACHEDIR.TAG").is_file());
+        .find(|dir| dir.join("CACHEDIR.TAG").is_file() || dir.join(".rustc_info.json").is_file());
     above
         .map(Path::to_path_buf)
         .or_else(|| std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from))

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::report::Report;
 use crate::workspace;
@@ -28,6 +28,8 @@ pub(super) struct Bench {
     /// Folder with the agents.
     pub(super) dir: PathBuf,
     sessions: PathBuf,
+    /// A small program with the library, without its features.
+    cold: PathBuf,
     ostler: PathBuf,
     pub(super) contenders: Vec<Contender>,
 }
@@ -46,7 +48,9 @@ const SDK: &[&str] = &["cold", "warm", "mixed", "latency"];
 
 /// Builds and installs everything. A contender that cannot be installed is left out.
 pub(super) fn prepare(dir: PathBuf, profile: Option<&str>, report: &mut Report) -> Result<Bench> {
-    let [sessions, ostler] = build(profile.unwrap_or("release"))?;
+    let profile = profile.unwrap_or("release");
+    let [sessions, ostler] = build(profile, &PROGRAMS, ["sessions", "ostler"])?;
+    let [cold] = build(profile, &SMALL_PROGRAM, ["cold"])?;
     for entry in std::fs::read_dir(&dir)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with("store") {
@@ -66,6 +70,7 @@ pub(super) fn prepare(dir: PathBuf, profile: Option<&str>, report: &mut Report) 
             "plain",
             &[
                 "cold",
+                "cold-full",
                 "run",
                 "crowded-cold",
                 "crowded-run",
@@ -78,11 +83,15 @@ pub(super) fn prepare(dir: PathBuf, profile: Option<&str>, report: &mut Report) 
                 "many",
             ],
         ),
-        own(GUARD, "guard", &["cold", "crowded-cold", "idle", "many"]),
+        own(
+            GUARD,
+            "guard",
+            &["cold", "cold-full", "crowded-cold", "idle", "many"],
+        ),
         own(
             STORE,
             "store",
-            &["cold", "run", "crowded-run", "warm", "latency"],
+            &["cold-full", "run", "crowded-run", "warm", "latency"],
         ),
         own(
             FLOOR,
@@ -105,6 +114,7 @@ pub(super) fn prepare(dir: PathBuf, profile: Option<&str>, report: &mut Report) 
     Ok(Bench {
         dir,
         sessions,
+        cold,
         ostler,
         contenders,
     })
@@ -119,7 +129,13 @@ impl Bench {
             ("run", name) => self.run(if name == STORE { Some("store") } else { None }, "short"),
             ("program", _) => self.run(None, "mixed"),
             _ => {
-                let mut command = Command::new(&contender.program);
+                let is_own = contender.program == self.sessions;
+                let program = match row {
+                    "cold" if is_own => &self.cold,
+                    _ => &contender.program,
+                };
+                let row = row.trim_end_matches("-full");
+                let mut command = Command::new(program);
                 command.args(&contender.before).arg(row).arg(&self.dir);
                 command.arg(runs.to_string()).args(&contender.after);
                 command.stdin(Stdio::null());
@@ -166,11 +182,34 @@ impl Bench {
     }
 }
 
-/// Builds Ostler's side and the program, and returns their paths.
-pub(super) fn build(profile: &str) -> Result<[PathBuf; 2]> {
+/// Arguments of cargo for Ostler's side of the benchmark, and for the program `ostler`.
+pub(super) const PROGRAMS: [&str; 6] = [
+    "--package",
+    "ostler-cli",
+    "--bench",
+    "sessions",
+    "--bin",
+    "ostler",
+];
+
+/// Arguments of cargo for a small program with the library.
+const SMALL_PROGRAM: [&str; 5] = [
+    "--package",
+    "ostler",
+    "--no-default-features",
+    "--bench",
+    "cold",
+];
+
+/// Builds programs of Ostler, and returns the paths of those with these names.
+pub(super) fn build<const N: usize>(
+    profile: &str,
+    arguments: &[&str],
+    names: [&str; N],
+) -> Result<[PathBuf; N]> {
     let output = workspace::cargo()
-        .args(["build", "--profile", profile, "--package", "ostler-cli"])
-        .args(["--bench", "sessions", "--bin", "ostler"])
+        .args(["build", "--profile", profile])
+        .args(arguments)
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()?;
@@ -185,7 +224,10 @@ pub(super) fn build(profile: &str) -> Result<[PathBuf; 2]> {
         path.map(PathBuf::from)
             .with_context(|| format!("{name} does not build"))
     };
-    Ok([find("sessions")?, find("ostler")?])
+    let found: Vec<PathBuf> = names.into_iter().map(find).collect::<Result<_>>()?;
+    found
+        .try_into()
+        .map_err(|_| anyhow!("a program is missing"))
 }
 
 /// Installs the Rust peers, and the prototype beside them.

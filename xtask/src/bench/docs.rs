@@ -10,13 +10,14 @@ const PAGE: &str = "docs/performance.md";
 const IMAGE: &str = "docs/images/performance.svg";
 
 const BEGIN: &str = "<!-- begin: written by `cargo xtask bench --write-docs` -->\n";
+const BEGIN_DAEMON: &str = "<!-- begin: written by `cargo xtask bench daemon --write-docs` -->\n";
 const END: &str = "<!-- end -->\n";
 
 /// Rewrites the generated part of the page, and the image.
 pub(super) fn write(report: &Report) -> Result<()> {
     let path = workspace::root().join(PAGE);
     let page = std::fs::read_to_string(&path)?;
-    let page = replace(&page, &table::markdown(report))
+    let page = replace(&page, BEGIN, &table::markdown(report))
         .with_context(|| format!("{PAGE} has no line {BEGIN:?} or {END:?}"))?;
     std::fs::write(path, page)?;
     let image = workspace::root().join(IMAGE);
@@ -28,11 +29,22 @@ pub(super) fn write(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the text between the markers.
-fn replace(page: &str, text: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
+/// Rewrites the part of the page about the daemon.
+pub(super) fn write_daemon(text: &str) -> Result<()> {
+    let path = workspace::root().join(PAGE);
+    let page = std::fs::read_to_string(&path)?;
+    let page = replace(&page, BEGIN_DAEMON, text)
+        .with_context(|| format!("{PAGE} has no line {BEGIN_DAEMON:?} or {END:?}"))?;
+    std::fs::write(path, page)?;
+    println!("Wrote {PAGE}.");
+    Ok(())
+}
+
+/// Replaces the text between a marker and the next end.
+fn replace(page: &str, begin: &str, text: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
     let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{text}\n{END}{after}"))
+    Some(format!("{before}{begin}\n{text}\n{END}{after}"))
 }
 
 #[cfg(test)]
@@ -43,7 +55,7 @@ mod tests {
     fn only_the_text_between_the_markers_changes() {
         let page = format!("a\n{BEGIN}old\n{END}b\n");
         let expected = format!("a\n{BEGIN}\nnew\n{END}b\n");
-        assert_eq!(replace(&page, "new").unwrap(), expected);
-        assert_eq!(replace("a\n", "new"), None);
+        assert_eq!(replace(&page, BEGIN, "new").unwrap(), expected);
+        assert_eq!(replace(&page, BEGIN_DAEMON, "new"), None);
     }
 }

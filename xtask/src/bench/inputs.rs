@@ -54,6 +54,42 @@ pub(super) fn write(dir: &Path) -> Result<()> {
     write_agent(&dir.join("latency"), &lines)
 }
 
+/// Writes the agents of the benchmark of the daemon to `dir`: folders `idle.bin` and `burst.bin`
+/// with the programs that a server finds on its path. An agent in `burst.bin` prints this many
+/// deltas per turn.
+pub(super) fn write_daemon_agents(dir: &Path, events: usize) -> Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let dir = &dir.canonicalize()?;
+    for (name, count) in [("idle", 1), ("burst", events)] {
+        write_replay(dir, name, &delta("some words, ").repeat(count))?;
+        let path = dir.join(format!("{name}.acp.jsonl"));
+        std::fs::write(&path, ACP_UPDATE.repeat(count))?;
+        let script = ACP_AGENT.replace("UPDATES", &path.display().to_string());
+        write_script(&dir.join(format!("{name}.bin/claude-agent-acp")), &script)?;
+    }
+    std::fs::write(dir.join("burst.count"), events.to_string())?;
+    Ok(())
+}
+
+const ACP_UPDATE: &str = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"some words, "}}}}
+"#;
+
+/// An agent of the Agent Client Protocol, which answers each message with the lines of a file.
+const ACP_AGENT: &str = r#"#!/bin/sh
+case "$*" in
+-v | --version) echo '0.61.0'; exit ;;
+esac
+while read -r line; do
+    id=${line#*'"id":'}; id=${id%%[,\}]*}
+    case $line in
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":1,"agentCapabilities":{},"authMethods":[]}}' ;;
+    *'"session/new"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"s"}}' ;;
+    *'"session/prompt"'*) cat 'UPDATES'; echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"stopReason":"end_turn"}}' ;;
+    *'"id":'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{}}' ;;
+    esac
+done
+"#;
+
 /// Writes an agent that prints a turn with these lines.
 fn write_replay(dir: &Path, name: &str, lines: &str) -> Result<()> {
     let path = dir.join(format!("{name}.jsonl"));
@@ -88,10 +124,15 @@ done
     folder.push(".bin");
     std::fs::create_dir_all(&folder)?;
     for path in [path.to_owned(), Path::new(&folder).join("claude")] {
-        std::fs::write(&path, &script)?;
-        #[cfg(unix)]
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        write_script(&path, &script)?;
     }
+    Ok(())
+}
+
+fn write_script(path: &Path, script: &str) -> Result<()> {
+    std::fs::write(path, script)?;
+    #[cfg(unix)]
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     Ok(())
 }
 

@@ -34,7 +34,8 @@ pub(super) fn check(options: &Options) -> Result<ExitCode> {
     let dir = super::directory()?;
     inputs::write(&dir)?;
     let profile = options.profile.as_deref().unwrap_or("release");
-    let [sessions, ostler] = contenders::build(profile)?;
+    let [sessions, ostler] =
+        contenders::build(profile, &contenders::PROGRAMS, ["sessions", "ostler"])?;
     let mut decode = Command::new("valgrind");
     decode.args(CALLGRIND).arg(sessions).arg("counted");
     decode.arg(&dir).arg("1");

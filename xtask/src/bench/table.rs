@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::contenders::ALL;
-use super::report::{Growth, Report, Shape};
-use super::rows::{Goal, ROWS, Row};
+use super::report::{Growth, Report, Shape, Verdict};
+use super::rows::{Goal, ROWS, Row, yardstick};
 
 /// Growth up to this factor counts as expected.
 const TOLERANCE: f64 = 1.3;
@@ -118,17 +118,32 @@ fn misses(report: &Report, text: &mut String) {
         for verdict in report.verdicts(row).iter().filter(|it| !it.is_met) {
             let _ = writeln!(
                 lines,
-                "- {}, {}: {}, goal {}",
+                "- {}, {}: {}, goal {}{}",
                 row.title,
                 verdict.contender,
                 number(verdict.median),
-                describe(verdict.goal)
+                describe(verdict.goal),
+                relative(report, row, verdict).unwrap_or_default()
             );
         }
     }
     if !lines.is_empty() {
         let _ = write!(text, "\nNot met:\n\n{lines}");
     }
+}
+
+/// Compares a median and its goal as multiples of what shows the speed of the machine. The goals
+/// were set on another machine.
+fn relative(report: &Report, row: &Row, verdict: &Verdict) -> Option<String> {
+    let (contender, then) = yardstick(row.measurement)?;
+    let now = report.summary(row, contender)?.median;
+    let &Goal::AtMost(most) = verdict.goal else {
+        return None;
+    };
+    let (ours, goal) = (verdict.median / now, most / then);
+    Some(format!(
+        "; ×{ours:.1} of the {contender}, where the goal was ×{goal:.1}"
+    ))
 }
 
 fn growth(report: &Report, text: &mut String) {

@@ -49,23 +49,23 @@ impl Isolation {
 
     /// Returns a cargo command that runs inside the namespace. Everything must be compiled already.
     pub(super) fn cargo(&self) -> Command {
-        let Self::On(flags) = self else {
-            return workspace::cargo();
+        self.command(&workspace::cargo_program())
+    }
+
+    /// Returns a command that runs a program inside the namespace, started at the root.
+    pub(super) fn command(&self, program: &str) -> Command {
+        let mut command = match self {
+            Self::Off(_) => Command::new(program),
+            Self::On(flags) => {
+                let mut command = Command::new(UNSHARE.name);
+                let script = r#"ip link set lo up && exec "$@""#;
+                command.env(NAMESPACE_VARIABLE, "1");
+                command.args([flags, "--", "sh", "-c", script, "sh", program]);
+                command
+            }
         };
-        let mut command = Command::new(UNSHARE.name);
-        command
-            .current_dir(workspace::root())
-            .env(NAMESPACE_VARIABLE, "1");
+        command.current_dir(workspace::root());
         workspace::keep_strict(&mut command);
-        command.args([
-            flags,
-            "--",
-            "sh",
-            "-c",
-            r#"ip link set lo up && exec "$@""#,
-            "sh",
-        ]);
-        command.arg(workspace::cargo_program());
         command
     }
 

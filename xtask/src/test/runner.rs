@@ -21,6 +21,10 @@ pub(super) enum Group {
     Real,
     /// `litellm::…` of an integration binary: tests that need LiteLLM's proxy.
     Litellm,
+    /// `schemathesis::…` of an integration binary: tests that need Schemathesis.
+    Schemathesis,
+    /// `statsmodels::…` of an integration binary: tests that need statsmodels.
+    Statsmodels,
     /// `heavy::…` of an integration binary: tests that need the agents that are big or slow.
     Heavy,
     /// `…slow::…`: tests that run one at a time.
@@ -31,9 +35,14 @@ impl Group {
     /// Returns the filter expression for cargo-nextest.
     fn filter(self) -> &'static str {
         match self {
-            Self::Default => "not (test(/^(real|litellm|heavy)::/) or test(/(^|::)slow::/))",
+            Self::Default => {
+                "not (test(/^(real|litellm|schemathesis|statsmodels|heavy)::/) \
+                 or test(/(^|::)slow::/))"
+            }
             Self::Real => "test(/^real::/)",
             Self::Litellm => "test(/^litellm::/)",
+            Self::Schemathesis => "test(/^schemathesis::/)",
+            Self::Statsmodels => "test(/^statsmodels::/)",
             Self::Heavy => "test(/^heavy::/)",
             Self::Slow => "test(/(^|::)slow::/) and not test(/^(real|heavy)::/)",
         }
@@ -43,7 +52,12 @@ impl Group {
     fn profile(self) -> &'static str {
         match self {
             Self::Real => "real",
-            Self::Default | Self::Litellm | Self::Heavy | Self::Slow => "default",
+            Self::Default
+            | Self::Litellm
+            | Self::Schemathesis
+            | Self::Statsmodels
+            | Self::Heavy
+            | Self::Slow => "default",
         }
     }
 
@@ -56,12 +70,18 @@ impl Group {
                 "--skip",
                 "litellm::",
                 "--skip",
+                "schemathesis::",
+                "--skip",
+                "statsmodels::",
+                "--skip",
                 "heavy::",
                 "--skip",
                 "slow::",
             ],
             Self::Real => &["real::", "--test-threads", "2"],
             Self::Litellm => &["litellm::", "--test-threads", "2"],
+            Self::Schemathesis => &["schemathesis::"],
+            Self::Statsmodels => &["statsmodels::"],
             Self::Heavy => &["heavy::", "--test-threads", "2"],
             Self::Slow => &[
                 "slow::",
@@ -141,7 +161,9 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
     match group {
         Group::Default => {}
         Group::Real => drop(command.args(["--test-threads", &parallel_agents().to_string()])),
-        Group::Litellm | Group::Heavy => drop(command.args(["--test-threads", "2"])),
+        Group::Litellm | Group::Schemathesis | Group::Statsmodels | Group::Heavy => {
+            command.args(["--test-threads", "2"]);
+        }
         Group::Slow => drop(command.args(["--test-threads", "1"])),
     }
     let outcome = context.perform(&mut command);

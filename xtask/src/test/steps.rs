@@ -7,10 +7,11 @@ use anyhow::Result;
 use super::deny;
 use super::heavy;
 use super::lanes::Lane;
-use super::litellm;
 use super::mutants;
 use super::netns::Isolation;
 use super::packages;
+use super::page;
+use super::pypi;
 use super::runner::{self, Group};
 use super::step::{Context, Outcome, Step};
 use crate::agents::{self, Installation};
@@ -59,7 +60,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "tests",
-        about: "all tests but real::, heavy::, litellm:: and slow::",
+        about: "all tests but real::, heavy::, litellm::, schemathesis::, statsmodels:: and slow::",
         quick: true,
         needs: Some("build"),
         lane: Lane::Front,
@@ -121,6 +122,14 @@ pub(super) const STEPS: &[Step] = &[
         lane: Lane::Back,
         run: real,
     },
+    Step {
+        name: "page",
+        about: "the page in Chromium, with loopback only",
+        quick: false,
+        needs: Some("build"),
+        lane: Lane::Back,
+        run: page,
+    },
 ];
 
 /// A step that only runs with `--with-litellm`.
@@ -131,6 +140,26 @@ pub(super) const LITELLM: Step = Step {
     needs: Some("build"),
     lane: Lane::Last,
     run: litellm,
+};
+
+/// A step that only runs with `--with-schemathesis`.
+pub(super) const SCHEMATHESIS: Step = Step {
+    name: "schemathesis",
+    about: "requests derived from the daemon's description",
+    quick: false,
+    needs: Some("build"),
+    lane: Lane::Last,
+    run: schemathesis,
+};
+
+/// A step that only runs with `--with-statsmodels`.
+pub(super) const STATSMODELS: Step = Step {
+    name: "statsmodels",
+    about: "the evaluation's statistics against statsmodels and SciPy",
+    quick: false,
+    needs: Some("build"),
+    lane: Lane::Last,
+    run: statsmodels,
 };
 
 /// A step that only runs with `--all-agents`.
@@ -211,6 +240,7 @@ fn agents(context: &mut Context) -> Result<Outcome> {
 }
 
 fn tests(context: &mut Context) -> Result<Outcome> {
+    provide_nats_server(context);
     runner::run(context, Group::Default, &Isolation::none())
 }
 
@@ -232,16 +262,57 @@ fn real(context: &mut Context) -> Result<Outcome> {
     runner::run(context, Group::Real, &isolation)
 }
 
+fn page(context: &mut Context) -> Result<Outcome> {
+    page::run(context)
+}
+
 fn slow(context: &mut Context) -> Result<Outcome> {
+    provide_nats_server(context);
     runner::run(context, Group::Slow, &Isolation::none())
 }
 
+/// Installs the server for the tests of a fleet, unless the caller names one. Without it, these
+/// tests fail if CI is set, and are listed as skipped otherwise.
+fn provide_nats_server(context: &mut Context) {
+    let server = pypi::NATS_SERVER;
+    let is_provided = context
+        .variables
+        .iter()
+        .any(|(name, _)| *name == server.variable);
+    if is_provided || std::env::var_os(server.variable).is_some() {
+        return;
+    }
+    match server.install() {
+        Ok(program) => context.variables.push((server.variable, program)),
+        Err(error) => println!("xtask: the tests of a fleet have no server: {error:#}"),
+    }
+}
+
 fn litellm(context: &mut Context) -> Result<Outcome> {
+    let program = pypi::LITELLM;
     context
         .variables
-        .push((litellm::PROGRAM_VARIABLE, litellm::install()?));
+        .push((program.variable, program.install()?));
     let isolation = Isolation::loopback_only();
     runner::run(context, Group::Litellm, &isolation)
+}
+
+fn schemathesis(context: &mut Context) -> Result<Outcome> {
+    let program = pypi::SCHEMATHESIS;
+    context
+        .variables
+        .push((program.variable, program.install()?));
+    let isolation = Isolation::loopback_only();
+    runner::run(context, Group::Schemathesis, &isolation)
+}
+
+fn statsmodels(context: &mut Context) -> Result<Outcome> {
+    let program = pypi::STATSMODELS;
+    context
+        .variables
+        .push((program.variable, program.install()?));
+    let isolation = Isolation::loopback_only();
+    runner::run(context, Group::Statsmodels, &isolation)
 }
 
 fn heavy(context: &mut Context) -> Result<Outcome> {

@@ -22,10 +22,17 @@ const NAMELESS: &[&str] = &[
     "ostler-acp",
     "ostler-daemon",
     "ostler-eval",
+    "ostler-fleet",
+    "ostler-page",
 ];
 
 /// Crates without I/O: bytes and times come in as arguments.
-const PURE: &[&str] = &["ostler-core", "ostler-dialects", "ostler-model"];
+const PURE: &[&str] = &[
+    "ostler-core",
+    "ostler-dialects",
+    "ostler-model",
+    "ostler-page",
+];
 
 /// Paths that a pure crate must not use.
 const IMPURE: &[&[&str]] = &[
@@ -72,6 +79,16 @@ const LEFT_TO_OTHERS: &[(&str, &[&str], &str)] = &[
         "ostler-eval",
         &["axum", "hyper"],
         "serving is ostler-daemon",
+    ),
+    (
+        "ostler-eval",
+        &["async_nats"],
+        "other machines are ostler-fleet",
+    ),
+    (
+        "ostler-fleet",
+        &["rusqlite", "sqlx"],
+        "the database is behind ostler-store",
     ),
 ];
 

@@ -28,13 +28,6 @@ const FAMILIES: &[(&str, usize)] = &[
 /// The milestones that are still to come, and the numbers that wait for each. No other number may
 /// be `planned`.
 const PLANNED: &[(&str, &[&str])] = &[
-    (
-        "the evaluation",
-        &[
-            "S4-19", "S4-20", "S4-21", "S4-22", "S4-23", "S4-24", "S4-25", "S4-26", "S4-27",
-            "S4-28", "S4-30", "S4-31", "S4-33", "S4-48",
-        ],
-    ),
     ("a coverage figure", &["S3-42", "S4-41"]),
     ("Windows", &["P13"]),
 ];

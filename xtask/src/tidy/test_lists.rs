@@ -50,7 +50,8 @@ pub(super) fn listed(tree: &Tree) -> BTreeSet<(String, String)> {
 
 /// Returns true if the default test command runs the tests of the file.
 pub(super) fn runs_by_default(path: &str) -> bool {
-    !path.contains("/heavy") && !path.ends_with("/litellm.rs")
+    let on_request = ["/litellm.rs", "/schemathesis.rs", "/statsmodels.rs"];
+    !path.contains("/heavy") && !on_request.iter().any(|name| path.ends_with(name))
 }
 
 fn invocations(path: &str, text: &str) -> Vec<Invocation> {

