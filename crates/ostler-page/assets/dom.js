@@ -182,6 +182,8 @@ export function openDialog(dialog, focus, otherwise) {
 	document.body.append(dialog);
 	dialog.addEventListener("close", () => {
 		dialog.remove();
+		// The event comes late: a reader who is elsewhere by now stays there.
+		if (document.activeElement !== document.body) return;
 		(before?.isConnected && before !== document.body ? before : otherwise())?.focus();
 	});
 	dialog.showModal();

@@ -1,5 +1,5 @@
 // Search over everything that was said, done and returned.
-import {el, input, oneLine, remember, replace, safeString, select, throttled} from "./dom.js";
+import {el, input, oneLine, refresh, remember, replace, safeString, select, throttled} from "./dom.js";
 import {pathSpan, plural, timeElement, titleOf} from "./format.js";
 import {get, linkTo, problemBox} from "./api.js";
 import {stateChip} from "./session.js";
@@ -66,7 +66,7 @@ export class SearchView {
 		this.status.textContent = this.matches.length === 0 ? this.text.value.trim() && "Nothing found."
 			: plural(this.matches.length, "match", "matches") + (this.next ? " so far" : "") + " in " + plural(groups.size, "session");
 		if (this.status.textContent) this.app.announce(this.status.textContent);
-		replace(this.results, [...groups.values()].map(matches => this.group(matches)));
+		refresh(this.results, [...groups.values()].map(matches => this.group(matches)));
 		this.more.hidden = !this.next;
 	}
 

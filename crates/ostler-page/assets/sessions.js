@@ -141,7 +141,8 @@ export class SessionsView {
 			return {id: session.id, key, node: this.row(session), focus: old?.node.contains(document.activeElement)};
 		});
 		this.rows = new Map(nodes.map(row => [row.id, row]));
-		// Rows that did not change stay.
+		const focused = this.body.contains(document.activeElement) && document.activeElement;
+		// Rows that did not change stay, or move without losing the focus.
 		let place = this.body.firstChild;
 		for (const row of nodes) {
 			if (row.node === place) place = place.nextSibling;
@@ -152,6 +153,7 @@ export class SessionsView {
 			if (row.focus) row.node.querySelector("a").focus();
 			row.focus = false;
 		}
+		if (focused && focused.isConnected && document.activeElement === document.body) focused.focus();
 		if (nodes.length === 0) {
 			const filtered = [this.text, this.state, this.agent, this.dir, this.label].some(control => control.value);
 			this.body.append(el("tr", {role: "row"}, el("td", {role: "cell", colspan: COLUMNS.length, class: "empty"},

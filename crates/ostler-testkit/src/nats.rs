@@ -10,6 +10,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub use self::cluster::{NODES, NatsCluster};
@@ -17,6 +18,12 @@ use crate::machine::Need;
 
 /// Environment variable with the path of the server's program.
 pub const VARIABLE: &str = "OSTLER_NATS_SERVER";
+
+/// Ports of the servers, below the kernel's usual range for outgoing connections (32768 to 60999).
+const PORTS: std::ops::Range<u16> = 12_000..32_000;
+
+/// Distance between the ports at which two processes with consecutive ids start to search.
+const PORTS_PER_PROCESS: u32 = 32;
 
 /// How long a server may take to accept connections.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -166,12 +173,24 @@ impl Drop for NatsServer {
 
 /// Returns a port of loopback that nothing listens on.
 ///
+/// It is below the range from which the kernel takes the ports of outgoing connections: there, a
+/// connection could take the port before the server does, or again while a killed server restarts.
+/// Test processes that run at the same time start their search at different ports.
+///
 /// # Panics
 /// If there is none.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind a port");
-    listener.local_addr().expect("a bound port").port()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(PORTS_PER_PROCESS);
+    for _ in 0..PORTS.len() {
+        let offset = first.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (offset % u32::from(PORTS.end - PORTS.start)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port in {PORTS:?}");
 }
 
 fn spawn(file: &Path, dir: &Path) -> Child {

@@ -29,6 +29,13 @@ struct Node {
     monitor: u16,
 }
 
+impl Node {
+    /// Returns the output of its last start.
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("server.log")).unwrap_or_default()
+    }
+}
+
 impl NatsCluster {
     /// Starts three nodes and waits until they have a leader.
     ///
@@ -152,12 +159,20 @@ impl NatsCluster {
                 if child.try_wait().is_ok_and(|ended| ended.is_some()) {
                     break;
                 }
-                assert!(start.elapsed() < PATIENCE, "n{number} does not start");
+                assert!(
+                    start.elapsed() < PATIENCE,
+                    "no greeting of n{number}: {}",
+                    node.log()
+                );
                 std::thread::sleep(Duration::from_millis(20));
             }
             match child.try_wait() {
                 Ok(None) => node.child = Some(child),
-                _ => assert!(start.elapsed() < PATIENCE, "n{number} does not start"),
+                _ => assert!(
+                    start.elapsed() < PATIENCE,
+                    "n{number} ended: {}",
+                    node.log()
+                ),
             }
         }
     }
