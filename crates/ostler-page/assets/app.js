@@ -17,6 +17,8 @@ const KEYS = [
 ];
 // What j and k move through, besides the conversation.
 const ROWS = "td.main a, .request button, .found li a";
+// How long `g` waits for its second key, in milliseconds.
+const PREFIX_TIME = 2000;
 const LIVE_NAMES = {live: "Live", behind: "Reconnecting", connecting: "Connecting"};
 
 class App {
@@ -24,6 +26,7 @@ class App {
 		this.known = new Map();
 		this.canApprove = false;
 		this.view = null;
+		this.routed = new Set();
 		this.main = byId("view");
 		this.status = byId("status");
 		this.header = byId("top");
@@ -54,7 +57,9 @@ class App {
 	open() {
 		this.live = new LiveFeed();
 		this.approvals = new ApprovalDesk(this);
-		addEventListener("hashchange", () => this.route());
+		addEventListener("hashchange", event => {
+			if (!this.routed.delete(event.newURL)) this.route();
+		});
 		// The address is a route: the link moves the focus only.
 		byId("skip").addEventListener("click", event => {
 			event.preventDefault();
@@ -118,6 +123,15 @@ class App {
 		this.setTitle(this.title ?? "Ostler");
 	}
 
+	// Opens a view at once, so that the next key belongs to it. The event comes later.
+	visit(hash) {
+		const before = location.href;
+		location.hash = hash;
+		if (location.href === before || !this.live) return;
+		this.routed.add(location.href);
+		this.route();
+	}
+
 	route(first) {
 		if (this.loggedOut) return;
 		const [path, search] = location.hash.replace(/^#/, "").split("?");
@@ -146,23 +160,27 @@ class App {
 		const target = event.target;
 		const typing = target.closest?.("input, textarea, select");
 		if (event.key === "Escape") {
+			// Its default would empty a search field.
+			event.preventDefault();
 			if (typing) target.blur();
-			else if (this.view instanceof SessionView || this.view instanceof NewSessionView) location.hash = "#/";
+			else if (this.view instanceof SessionView || this.view instanceof NewSessionView) this.visit("#/");
 			return;
 		}
 		if (typing) return;
 		let done = true;
-		if (this.prefix) {
+		// Between the presses: a busy page handles them later.
+		const isSecond = event.timeStamp - this.prefix < PREFIX_TIME;
+		this.prefix = undefined;
+		if (isSecond) {
 			const to = {s: "", a: "approvals", f: "search", u: "usage", n: "new"}[event.key];
-			this.prefix = clearTimeout(this.prefix);
-			if (to !== undefined) location.hash = "#/" + to;
+			if (to !== undefined) this.visit("#/" + to);
 		} else if (event.key === "g") {
-			this.prefix = setTimeout(() => (this.prefix = 0), 1500);
+			this.prefix = event.timeStamp;
 		} else if (event.key === "?") {
 			this.help();
 		} else if (event.key === "/") {
 			const box = byId("filter");
-			if (!box) location.hash = "#/search";
+			if (!box) this.visit("#/search");
 			box?.focus();
 			box?.select();
 		} else {

@@ -103,12 +103,17 @@ export function replace(node, ...children) {
 	return node;
 }
 
-// Draws a part anew. The control with the same address or text gets the focus back.
+// Draws a part anew. The control with the same key, address or text gets the focus back, and
+// otherwise the part itself: never a control that the reader did not choose.
 export function holdFocus(node, draw) {
-	const nameOf = one => one.getAttribute("href") ?? one.textContent;
-	const focused = node.contains(document.activeElement) && nameOf(document.activeElement);
+	const nameOf = one => one.dataset.key ?? one.getAttribute("href") ?? one.textContent;
+	const active = document.activeElement;
+	const focused = node.contains(active) && nameOf(active);
 	const now = draw();
-	if (focused !== false) ([...now.querySelectorAll("a, button, summary")].find(one => nameOf(one) === focused) ?? now).focus({preventScroll: true});
+	if (focused === false) return;
+	const same = active !== node && [...now.querySelectorAll("a, button, summary")].find(one => nameOf(one) === focused);
+	if (!same && !now.hasAttribute("tabindex")) now.tabIndex = -1;
+	(same || now).focus({preventScroll: true});
 }
 
 export function refresh(node, ...children) {
@@ -174,6 +179,19 @@ export function throttled(work, delay) {
 	};
 	run.cancel = () => (timer = clearTimeout(timer));
 	return run;
+}
+
+// Wraps a request so that an answer which a later one overtook resolves to undefined.
+export function inOrder(ask) {
+	let asked = 0;
+	let landed = 0;
+	return async (...args) => {
+		const turn = ++asked;
+		const answer = await ask(...args);
+		if (turn < landed) return undefined;
+		landed = turn;
+		return answer;
+	};
 }
 
 // Returns the focus when it closes.

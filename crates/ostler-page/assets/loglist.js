@@ -269,11 +269,12 @@ export class LogList {
 			const page = await this.load({limit: 120, ...query});
 			if (!this.dead) this.insert(page);
 		} catch (error) {
+			if (this.dead) return;
 			this.failed = error;
 			this.onPage(error);
 		} finally {
 			this.loading = false;
-			this.scrolled();
+			if (!this.dead) this.scrolled();
 		}
 	}
 

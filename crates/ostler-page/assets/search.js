@@ -52,7 +52,7 @@ export class SearchView {
 			this.matches = more ? [...this.matches, ...page.matches] : page.matches;
 			this.draw();
 		} catch (error) {
-			if (!this.dead) replace(this.results, problemBox(error));
+			if (!this.dead && turn === this.turn) replace(this.results, problemBox(error));
 		}
 	}
 

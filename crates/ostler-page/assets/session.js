@@ -1,5 +1,5 @@
 // One session: conversation, changes, events; control; facts, copies, exports.
-import {chip, copyButton, el, fact, icon, oneLine, refresh, replace, safeString, safeText, select, throttled} from "./dom.js";
+import {chip, copyButton, el, fact, icon, inOrder, oneLine, refresh, replace, safeString, safeText, select, throttled} from "./dom.js";
 import {COUNTERS, absolute, causeName, clockElement, cost, costSource, costSpan, failed, labelTags, plural, stateOf, timeElement, titleOf, tokensOf, tokensSpan, whole} from "./format.js";
 import {get, linkTo, post, problemBox, sessionPath} from "./api.js";
 import {LogList} from "./loglist.js";
@@ -29,6 +29,8 @@ export class SessionView {
 		this.abort = new AbortController();
 		this.source = app.source(this.abort.signal);
 		this.readOnly = this.source.readOnly;
+		this.askSession = inOrder(this.source.session);
+		this.askTimeline = inOrder(this.source.timeline);
 		Object.assign(this, placeOf(part));
 		this.session = app.known.get(id) ?? null;
 		this.folds = new Set();
@@ -66,7 +68,7 @@ export class SessionView {
 		this.facts = el("div");
 		this.turns = el("div");
 		this.main = el(".pane");
-		this.pill = el("button.pill", {hidden: true, onclick: () => (this.list ? this.list.end() : this.showChanges())});
+		this.pill = el("button.pill", {hidden: true, onclick: () => (this.list ? this.toLast() : this.showChanges())});
 		this.composer = el(".composer", {hidden: true});
 		const wide = matchMedia("(min-width: 75rem)");
 		const details = el("details.aside", el("summary", "Details, copy and export"),
@@ -88,7 +90,24 @@ export class SessionView {
 		if (this.session) this.drawSession();
 	}
 
-	async start() {
+	start() {
+		this.listen();
+		this.first = this.showFirst();
+		return this.first;
+	}
+
+	// Before the first request, so that no event falls between its answer and the stream.
+	listen() {
+		const {live, approvals} = this.app;
+		if (!live) return;
+		let state = live.state;
+		this.stop.push(live.on(events => this.hear(events)), approvals.on(() => this.drawBanner()), live.onState(now => {
+			if (now === "live" && state !== "live") this.catchUp();
+			state = now;
+		}));
+	}
+
+	async showFirst() {
 		// The first page does not wait for the session.
 		if (!this.session && this.tab === "conversation") {
 			this.early = this.source.transcript(this.id, this.seq === null ? {before: END, limit: 120} : {around: this.seq, limit: 120});
@@ -98,22 +117,15 @@ export class SessionView {
 			if (!this.session || this.session.last_seq === undefined) await this.loadSession(true);
 			else this.loadSession();
 		} catch (error) {
+			this.failed = true;
 			replace(this.main, problemBox(error));
 			replace(this.title, "Session");
 			return;
 		}
 		if (this.dead) return;
-		if (this.app.live) {
-			let state = this.app.live.state;
-			this.stop.push(this.app.live.on(events => this.hear(events)), this.app.approvals.on(() => this.drawBanner()),
-				this.app.live.onState(now => {
-					if (now === "live" && state !== "live") this.catchUp();
-					state = now;
-				}));
-		}
-		// It must not delay the first page.
 		await this.showTab();
 		if (this.dead) return;
+		// They must not delay the first page.
 		this.loadTimeline();
 		this.loadChildren();
 	}
@@ -147,7 +159,7 @@ export class SessionView {
 		if (place.tab !== this.tab || !this.list) {
 			Object.assign(this, place);
 			this.drawTabs();
-			this.showTab();
+			if (this.session) this.showTab();
 		} else if (place.seq !== null) {
 			this.mark(place.seq, true, true);
 		}
@@ -167,14 +179,14 @@ export class SessionView {
 
 	async loadSession(first) {
 		try {
-			this.session = await this.source.session(this.id);
+			const session = await this.askSession(this.id);
+			if (this.dead || !session) return;
+			this.session = session;
 		} catch (error) {
 			if (first) throw error;
 			return;
 		}
-		if (this.dead) return;
-		const session = this.session;
-		this.app.known.set(this.id, session);
+		this.app.known.set(this.id, this.session);
 		this.drawSession();
 	}
 
@@ -217,18 +229,17 @@ export class SessionView {
 		}
 		if (names.join() === this.actionNames) return;
 		this.actionNames = names.join();
-		const focused = this.actions.contains(document.activeElement);
-		replace(this.actions, names.map(name => el("button", {onclick: () => this.act(name)}, name)));
-		if (focused) this.actions.firstElementChild?.focus();
+		refresh(this.actions, names.map(name => el("button", {onclick: () => this.act(name)}, name)));
 	}
 
 	async act(name) {
 		try {
 			const answer = await post(sessionPath(this.id, name.toLowerCase()));
+			if (this.dead) return;
 			replace(this.alert);
 			this.app.announce(name + ": done");
 			const id = answer?.id ?? answer?.session?.id;
-			if (id && id !== this.id) location.hash = linkTo(id);
+			if (id && id !== this.id) this.app.visit(linkTo(id));
 			else this.refreshSession();
 		} catch (error) {
 			replace(this.alert, problemBox(error));
@@ -265,7 +276,10 @@ export class SessionView {
 		const file = (format, text) => el("a.button.ghost", {href: path + "?format=" + format, download: true}, icon("down"), text);
 		const copy = (format, text) => copyButton(text, () => get(path, {format}, {text: true}));
 		return [el("h2", "Copy"),
-			el(".buttons", copyButton("Resume command", () => (this.live() ? "ostler attach " : "ostler chat --resume ") + this.session.id), !this.readOnly && [
+			el(".buttons", copyButton("Resume command", async () => {
+				await this.first;
+				return (this.live() ? "ostler attach " : "ostler chat --resume ") + this.session.id;
+			}), !this.readOnly && [
 				copyButton("Link", () => location.origin + "/" + this.href()), copy("md", "Markdown"), copy("json", "JSON")]),
 			!this.readOnly && [el("h2", "Export"),
 				el(".buttons", file("html", "HTML"), file("md", "Markdown"), file("json", "JSON"))]];
@@ -286,24 +300,20 @@ export class SessionView {
 		if (key && this.bannerKey !== undefined) this.app.announce("Needs approval");
 		this.bannerKey = key;
 		this.banner.hidden = waiting.length === 0;
-		replace(this.banner, waiting.map(approval => el("div", el("strong", "Needs approval"),
+		refresh(this.banner, waiting.map(approval => el("div", el("strong", "Needs approval"),
 			el("span.what", oneLine(approval.summary ?? approval.tool)),
-			el("button.primary", {onclick: () => this.app.approvals.review(approval.id)}, "Review"))));
+			el("button.primary", {"data-key": approval.id, onclick: () => this.app.approvals.review(approval.id)}, "Review"))));
 	}
 
 	async loadTimeline() {
-		try {
-			this.timeline = await this.source.timeline(this.id);
-		} catch {
-			return;
-		}
-		if (this.dead || !this.timeline?.turns?.length) return;
+		const timeline = await this.askTimeline(this.id).catch(() => null);
+		if (this.dead || !timeline?.turns?.length) return;
 		const focused = this.strip.contains(document.activeElement);
-		this.slider = timelineStrip(this.timeline, (seq, focus) => this.openAt(seq, focus));
+		this.slider = timelineStrip(timeline, (seq, focus) => this.openAt(seq, focus));
 		replace(this.strip, this.slider);
-		if (focused) this.slider.focus();
-		refresh(this.turns, el("h2", "Timeline"), timelineTable(this.timeline, seq => this.href(seq)));
 		this.whereAmI();
+		if (focused) this.slider.focus();
+		refresh(this.turns, el("h2", "Timeline"), timelineTable(timeline, seq => this.href(seq)));
 	}
 
 	openAt(seq, focus = true) {
@@ -356,7 +366,7 @@ export class SessionView {
 		replace(this.main, el("h2.vh", label), list.root);
 		if (this.seq !== null) {
 			await list.page({around: this.seq});
-			if (!this.dead) this.mark(this.seq, true, true);
+			if (list === this.list && !this.dead) this.mark(this.seq, true, true);
 		} else if (this.live()) {
 			await list.page({before: END});
 			if (!this.dead && list === this.list) await list.end();
@@ -402,6 +412,13 @@ export class SessionView {
 		this.slider.at(row.from ?? row.seq);
 	}
 
+	// The button goes, so the last row takes its focus.
+	async toLast() {
+		const {list} = this;
+		await list.end();
+		if (list === this.list) list.rows.at(-1)?.node?.focus({preventScroll: true});
+	}
+
 	followed(follows) {
 		if (!follows) return;
 		this.fresh = 0;
@@ -409,6 +426,7 @@ export class SessionView {
 	}
 
 	hear(events) {
+		if (this.failed) return;
 		for (const event of events) if (event.session === this.id) this.queue.push(event);
 		if (this.queue.length > 0) this.drainSoon();
 	}
@@ -417,7 +435,7 @@ export class SessionView {
 		if (this.frame) return;
 		const run = () => {
 			this.frame = 0;
-			if (!this.dead) this.drain();
+			if (!this.dead && !this.failed) this.drain();
 		};
 		// A hidden tab draws no frames.
 		this.frame = document.hidden ? setTimeout(run, 300) : requestAnimationFrame(run);
@@ -425,7 +443,8 @@ export class SessionView {
 
 	// All events of a frame at once.
 	drain() {
-		if (this.tab !== "changes" && this.list?.loading && (this.list.rows.length === 0 || !this.list.atTail())) {
+		const isLoading = !this.list || (this.list.loading && (this.list.rows.length === 0 || !this.list.atTail()));
+		if (!this.session || (this.tab !== "changes" && isLoading)) {
 			// The page that is being loaded may or may not have them.
 			this.drainSoon();
 			return;
@@ -496,7 +515,7 @@ export class SessionView {
 
 	// What happened between the first page and the start of the stream.
 	async catchUp() {
-		await this.loadSession();
+		await Promise.all([this.loadSession(), this.first]);
 		while (this.list?.loading) await new Promise(done => setTimeout(done, 30));
 		const list = this.list;
 		const last = this.session?.last_seq ?? 0;
@@ -701,7 +720,7 @@ export class SessionView {
 		const focused = document.activeElement?.closest(".row");
 		const by = {j: 1, k: -1}[key];
 		if (key >= "1" && key <= "3" && !this.readOnly) {
-			location.hash = this.href(["", "changes", "events"][key - 1]);
+			this.app.visit(this.href(["", "changes", "events"][key - 1]));
 		} else if (key === "i" && !this.composer.hidden) {
 			this.box.focus();
 		} else if (!this.list?.rows.length) {

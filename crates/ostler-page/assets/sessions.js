@@ -42,9 +42,12 @@ export class SessionsView {
 
 	start() {
 		this.off = this.app.live.on(events => this.hear(events));
+		// What happened before the stream began is in neither, even if the first load is under way.
+		let isFirst = true;
 		this.offState = this.app.live.onState(state => {
-			if (state === "live" && this.loaded) this.load(true);
+			if (state === "live" && !isFirst) this.load(true);
 		});
+		isFirst = false;
 		this.load();
 		get("/v1/agents").then(({agents}) => this.offerAgents(agents.map(agent => agent.name), this.agent.value)).catch(() => {});
 	}
@@ -85,18 +88,20 @@ export class SessionsView {
 				get("/v1/sessions", {...query, all: undefined, waiting: true}), get("/v1/sessions", query)]);
 			if (this.dead || turn !== this.turn) return;
 			replace(this.alert);
-			this.loaded = true;
 			if (more && this.order.length > page.sessions.length) this.take({next: this.next, sessions: this.order}, [...waiting.sessions, ...page.sessions]);
 			else this.take(page, waiting.sessions);
 			if (!more) this.app.announce(this.count.textContent);
 		} catch (error) {
-			if (!this.dead) replace(this.alert, problemBox(error, () => this.load()));
+			if (!this.dead && turn === this.turn) replace(this.alert, problemBox(error, () => this.load()));
 		}
 	}
 
 	async loadMore() {
+		const filters = () => JSON.stringify(this.query());
+		const before = filters();
 		try {
-			this.take(await get("/v1/sessions", {...this.query(), cursor: this.next}), this.order);
+			const page = await get("/v1/sessions", {...this.query(), cursor: this.next});
+			if (!this.dead && filters() === before) this.take(page, this.order);
 		} catch (error) {
 			replace(this.alert, problemBox(error));
 		}
@@ -126,7 +131,7 @@ export class SessionsView {
 		}
 		// A session that was deleted stays until the next load.
 		const fresh = await Promise.all(due.map(id => get(sessionPath(id)).catch(() => null)));
-		this.order = this.order.map(session => fresh.find(one => one?.id === session.id) ?? session);
+		this.order = this.order.map(session => fresh.find(one => one?.id === session.id && one.last_seq >= session.last_seq) ?? session);
 		if (!this.dead) this.draw();
 	}
 
@@ -252,7 +257,7 @@ export class NewSessionView {
 			start.disabled = true;
 			try {
 				const session = await post("/v1/sessions", this.body(), {headers: {"Idempotency-Key": key}});
-				location.hash = linkTo(session.id);
+				if (!this.dead) app.visit(linkTo(session.id));
 			} catch (error) {
 				key = crypto.randomUUID();
 				replace(this.alert, problemBox(error));
@@ -299,7 +304,9 @@ export class NewSessionView {
 		this.prompt.focus();
 	}
 
-	destroy() {}
+	destroy() {
+		this.dead = true;
+	}
 
 	body() {
 		const body = {dir: this.dir.value.trim()};

@@ -21,7 +21,7 @@ export class UsageView {
 		this.measure = choice([["cost", "Cost"], ["tokens", "Tokens"]], query.get("measure") ?? "cost");
 		this.total = el(".totals");
 		this.chart = el(".chart");
-		this.table = el(".usagetable");
+		this.table = el(".usagetable.scroll", {tabindex: 0, role: "region", "aria-label": "Usage table", hidden: true});
 		const form = el("form.filters.labelled", {onchange: () => this.load(), onsubmit: () => this.load()},
 			field("Per", this.by), field("Split by", this.split), field("Period", this.days), field("Measure", this.measure));
 		this.node = el(".page", el("h1", "Usage"), form, this.total, this.chart, this.table);
@@ -50,7 +50,7 @@ export class UsageView {
 			const report = await get("/v1/usage", {by, split, since: daysAgo(days)});
 			if (!this.dead && turn === this.turn) this.draw(report);
 		} catch (error) {
-			if (!this.dead) replace(this.chart, problemBox(error, () => this.load()));
+			if (!this.dead && turn === this.turn) replace(this.chart, problemBox(error, () => this.load()));
 		}
 	}
 
@@ -68,8 +68,8 @@ export class UsageView {
 		const known = this.measure.value === "cost" ? "No cost is known" : "No tokens are known";
 		if (groups.some(group => this.value(group) > 0)) this.drawChart(report, groups);
 		else replace(this.chart, el("p.empty", groups.length ? known + " for this period." : "No usage in this period."));
-		if (groups.length) this.drawTable(report, groups);
-		else replace(this.table);
+		this.table.hidden = groups.length === 0;
+		this.drawTable(report, groups);
 	}
 
 	name(key, by = this.by.value) {
@@ -161,8 +161,7 @@ export class UsageView {
 		const rows = ordered.flatMap(group => [row(group, oneLine(this.name(group.key)), ""),
 			...(group.parts?.length > 1 ? group.parts : []).map(part => row(part, oneLine(this.name(part.key, report.split)), "part"))]);
 		const caption = ["The same figures as ", el("code", this.command)];
-		replace(this.table, el(".scroll", {tabindex: 0, role: "region", "aria-label": "Usage table"},
-			table("grid.numbers", caption, head, rows, row(report.total ?? {}, "Total", ""))));
+		replace(this.table, table("grid.numbers", caption, head, rows, row(report.total ?? {}, "Total", "")));
 	}
 }
 

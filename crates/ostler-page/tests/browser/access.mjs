@@ -256,17 +256,16 @@ test('everything works with the keyboard alone', async (t) => {
   assert.equal(await page.evaluate(() => document.activeElement.id), 'message');
   await page.keyboard.press('Escape');
   // An approval, with the code.
-  await page.keyboard.press('g');
-  await page.keyboard.press('a');
+  await h.goTo(page, 'a', '/approvals');
   await page.locator('.request').waitFor();
   await page.keyboard.press('j');
-  const opener = await page.evaluate(() => document.activeElement.dataset.approval);
+  const opener = await page.evaluate(() => document.activeElement.dataset.key);
   assert.ok(opener);
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').waitFor();
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
-  assert.equal(await page.evaluate(() => document.activeElement.dataset.approval), opener, 'the focus returns');
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.key), opener, 'the focus returns');
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').locator('button[aria-disabled=false]').first().waitFor();
   await tabTo(page, 'Approval code');
@@ -289,8 +288,7 @@ test('sessions are started, controlled, found and counted with the keyboard alon
   const page = await h.newPage(t);
   await h.login(page, daemon);
   await page.getByRole('heading', { level: 1, name: 'Sessions' }).waitFor();
-  await page.keyboard.press('g');
-  await page.keyboard.press('n');
+  await h.goTo(page, 'n', '/new');
   await h.until(() => page.evaluate(() => document.activeElement.name === 'prompt'), 'the form');
   await page.locator('option[value=claude]:not([disabled])').waitFor({ state: 'attached' });
   await page.keyboard.type('Find one');
@@ -309,8 +307,7 @@ test('sessions are started, controlled, found and counted with the keyboard alon
   await page.keyboard.press('Control+Enter');
   await page.locator('.row.prompt', { hasText: 'again' }).waitFor();
   await page.keyboard.press('Escape');
-  await page.keyboard.press('g');
-  await page.keyboard.press('f');
+  await h.goTo(page, 'f', '/search');
   await h.until(() => page.evaluate(() => document.activeElement.id === 'filter'), 'the search');
   await page.keyboard.type('platypus');
   await page.locator('.found li a').first().waitFor();
@@ -322,8 +319,7 @@ test('sessions are started, controlled, found and counted with the keyboard alon
   await tabTo(page, 'Stop');
   await page.keyboard.press('Enter');
   await page.locator('.row.ended').waitFor();
-  await page.keyboard.press('g');
-  await page.keyboard.press('u');
+  await h.goTo(page, 'u', '/usage');
   await page.locator('.usagetable tbody tr').first().waitFor();
   await tabTo(page, 'Per');
   await choose(page, 'model');

@@ -1,7 +1,7 @@
 // Permission requests: badge, dialog, answers, and who answered.
 
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 
@@ -58,6 +58,51 @@ test('the exact command is shown, whatever it contains', async (t) => {
   for (const part of ['printf', 'a b', '$(id)', 'U+202E']) assert.ok(text.includes(part), text);
   assert.ok(!text.includes('\u202E'), 'hidden characters are visible');
   assert.ok(approval.summary.length > 0);
+});
+
+test('a file that would be replaced is compared with the disk as of the request', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const lines = Array.from({ length: 30 }, (_, n) => `line ${n}`);
+  const file = path.join(daemon.work, 'notes.txt');
+  writeFileSync(file, `${lines.join('\n')}\n`);
+  symlinkSync('/etc/hostname', path.join(daemon.work, 'link.txt'));
+  const content = `${lines.with(20, 'another line').join('\n')}\n`;
+  const ask = (name) => h.askingSession(daemon, [{ tool: 'write_file', input: { path: name, content } }], { prompt: name });
+  await ask('notes.txt');
+  await h.pending(daemon, 1);
+  // What happens afterwards does not count.
+  writeFileSync(file, 'changed meanwhile\n');
+  for (const name of ['fresh.txt', 'link.txt']) await ask(name);
+  await h.pending(daemon, 3);
+  const page = await h.newPage(t);
+  await h.login(page, daemon);
+  await h.visit(page, '/approvals');
+  const box = dialog(page);
+  const shows = async (name, check) => {
+    await page.locator('.request', { hasText: name }).getByRole('button').click();
+    await box.waitFor();
+    await check();
+    assert.equal(await box.locator('.exact pre.rest').count(), 0, 'the diff shows all of it');
+    await page.keyboard.press('Escape');
+    await box.waitFor({ state: 'detached' });
+  };
+  await shows('notes.txt', async () => {
+    await box.getByText('Compared with the disk as of the request').waitFor();
+    assert.match(await box.locator('tr.del').textContent(), /^21−line 20$/);
+    assert.match(await box.locator('tr.add').textContent(), /^21\+another line$/);
+    assert.equal(await box.locator('.diff tbody tr:not(.hunk)').count(), 8, 'three lines around it');
+    assert.equal(await box.getByText('is not known').count(), 0);
+  });
+  await shows('fresh.txt', async () => {
+    await box.getByText('A new file').waitFor();
+    assert.equal(await box.locator('tr.add').count(), 30);
+  });
+  // It leads out of the session's directory.
+  await shows('link.txt', async () => {
+    await box.getByText('What it replaces is not known.').waitFor();
+    assert.equal(await box.locator('tr.del').count(), 0);
+  });
+  assert.deepEqual(page.problems, []);
 });
 
 test('allow once allows this request only, and the focus returns', async (t) => {
@@ -158,6 +203,25 @@ test('buttons of a dialog that has just appeared do nothing', async (t) => {
   await dialog(page).locator('button[aria-disabled=false]').first().waitFor();
   assert.deepEqual(posts, []);
   assert.equal((await daemon.api.get(`/v1/approvals/${approval.id}`)).state, 'pending');
+});
+
+test('a request opens again at once after it was left', async (t) => {
+  const { page, daemon } = await start(t, [write('a.txt')]);
+  await h.visit(page, '/approvals');
+  await page.getByRole('button', { name: /^Review/ }).waitFor();
+  // In one task: the event of the first dialog's end comes later.
+  await page.evaluate(() => {
+    const open = () => document.querySelector('.request button').click();
+    open();
+    document.querySelector('dialog[open]').close();
+    open();
+  });
+  await dialog(page).locator('button[aria-disabled=false]').first().waitFor();
+  await h.until(async () => (await page.locator('dialog').count()) === 1, 'the end of the first dialog');
+  // It still hears of an answer from elsewhere.
+  const [approval] = await h.pending(daemon);
+  await daemon.api.post(`/v1/approvals/${approval.id}`, { decision: 'deny' });
+  await dialog(page).getByText(/Already denied/).waitFor();
 });
 
 test('a browser approves only with the approval code', async (t) => {

@@ -19,6 +19,7 @@ test('a diff invents no line numbers, and says what is not known', async (t) => 
   await h.login(page, daemon, { session: session.id });
   const part = tool(page, 'src/part.rs');
   await part.locator('summary').click();
+  await part.locator('table.unified').waitFor();
   assert.deepEqual(new Set(await part.locator('td.no').allTextContents()), new Set(['']), 'the position is unknown');
   await part.getByRole('button', { name: 'Side by side' }).click();
   await part.locator('table.split').waitFor();
@@ -76,6 +77,34 @@ test('a failed turn is not idle', async (t) => {
   await page.locator('.sessions tr', { hasText: 'Fails' }).getByText('Turn failed').waitFor();
   await h.visit(page, `/s/${session.id}`);
   await page.locator('.meta .chip.bad').getByText('Turn failed').waitFor();
+});
+
+test('a late answer does not undo a newer one', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const session = await h.playedSession(daemon, [h.text('x'), { hang: true }], { settle: false });
+  const page = await h.newPage(t);
+  await h.login(page, daemon, { session: session.id });
+  await page.locator('.meta .chip').getByText('Working').waitFor();
+  await h.live(page);
+  // The first answer is as old as the request, but arrives last.
+  const held = [];
+  await page.route(`**/v1/sessions/${session.id}`, async (route) => {
+    if (held.length > 0) return route.fallback();
+    const response = await route.fetch();
+    await new Promise((done) => held.push(done));
+    return route.fulfill({ response });
+  });
+  await daemon.api.post(`/v1/sessions/${session.id}/pause`);
+  await h.until(() => held.length > 0, 'a request');
+  await daemon.api.post(`/v1/sessions/${session.id}/stop`);
+  const chip = page.locator('.meta .chip');
+  await chip.getByText('Stopped').waitFor();
+  const late = page.waitForResponse(`**/v1/sessions/${session.id}`);
+  held[0]();
+  await (await late).finished();
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  assert.equal(await chip.textContent(), 'Stopped');
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
 });
 
 /** Makes pages of the list of sessions short. */
@@ -162,6 +191,44 @@ test('a page of events that is cut where it gets too large is continued', async 
     return seen.size >= session.last_seq;
   }, 'all events');
   await page.unrouteAll({ behavior: 'ignoreErrors' });
+});
+
+test('events that a tab did not hear are loaded, without a hole', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const session = await h.scriptedSession(daemon, '[[reply]]\nrepeat = true\ntext = "You said: {prompt}"\n', { prompt: 'first' });
+  await h.settled(daemon, session.id);
+  const leader = await h.newPage(t);
+  const origin = await h.login(leader, daemon);
+  await h.live(leader);
+  // A tab without the stream, which can be made deaf to the one that has it.
+  const page = await h.newTab(leader);
+  await page.addInitScript(() => {
+    window.missed = [];
+    Object.defineProperty(BroadcastChannel.prototype, 'onmessage', {
+      set(hear) {
+        this.addEventListener('message', (message) => {
+          if (window.deaf && message.data.kind === 'events') window.missed.push(...message.data.events.map((event) => event.type));
+          else hear(message);
+        });
+      },
+    });
+  });
+  await page.goto(`${origin}/#/s/${session.id}/events`);
+  await h.live(page);
+  await page.locator('.row.event', { hasText: 'turn_ended' }).waitFor();
+  const say = async (text) => {
+    await daemon.api.post(`/v1/sessions/${session.id}/messages`, { text });
+    return h.settled(daemon, session.id);
+  };
+  await page.evaluate(() => (window.deaf = true));
+  await say('unheard');
+  await h.until(() => page.evaluate(() => window.missed.includes('turn_ended')), 'the missed events');
+  await page.evaluate(() => (window.deaf = false));
+  const { last_seq: last } = await say('heard');
+  const numbers = () => page.locator('.row.event .no').allTextContents();
+  const all = Array.from({ length: last }, (_, n) => String(n + 1));
+  await h.until(async () => (await numbers()).join() === all.join(), 'all events').catch(async () => assert.deepEqual(await numbers(), all));
+  assert.deepEqual(page.problems, []);
 });
 
 test('new changes are offered, and what is being read stays', async (t) => {

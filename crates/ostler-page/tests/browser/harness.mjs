@@ -45,6 +45,8 @@
 // | fakeClaude(daemon, script), newSession(daemon, {…}) | any session: see `ostler-testkit`'s fake agent |
 // | settled(daemon, id), pending(daemon, count) | wait for the end of a turn, and for permission requests |
 // | visit(page, path) | opens a view, such as `/approvals` |
+// | goTo(page, key, path) | the same with the keys `g` and `key` |
+// | live(page) | waits until events arrive as they happen |
 // | axe(page), fits(page), screenshot(page, name) | accessibility, no sideways scrolling, and a picture in `target/page-screenshots` |
 //
 // With OSTLER_PAGE_ASSETS=crates/ostler-page/assets, scripts and styles are read from there, so that
@@ -181,15 +183,19 @@ export async function startDaemon(t, { args = [] } = {}) {
   return daemon;
 }
 
-/** Returns a port of 127.0.0.1 that nothing listens on. */
+/**
+ * Returns a port of 127.0.0.1 that nothing listens on. It is below the range from which the kernel
+ * takes the ports of outgoing connections, so that none takes it while a daemon restarts.
+ */
 export async function freePort() {
-  const server = http.createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
-  server.close();
-  await once(server, 'close');
-  return port;
+  for (let port = 12_000 + ((process.pid * 32) % 20_000); ; port = port < 31_999 ? port + 1 : 12_000) {
+    const server = http.createServer();
+    const free = await new Promise((done) => {
+      server.once('error', () => done(false));
+      server.listen(port, '127.0.0.1', () => server.close(() => done(true)));
+    });
+    if (free) return port;
+  }
 }
 
 /** Runs a command line in a shell, with `ostler` on its PATH, as a user of this daemon. */
@@ -386,7 +392,7 @@ export async function newPage(t, options = {}) {
     proxy: proxy && { server: proxy.url },
   });
   context.setDefaultTimeout(PATIENCE);
-  if (process.env.OSTLER_PAGE_ASSETS && !proxy) await context.route('**/assets/*', fromSource);
+  if (process.env.OSTLER_PAGE_ASSETS && !proxy) await context.route('**/assets/**', fromSource);
   t.after(() => context.close());
   return watched(await context.newPage());
 }
@@ -487,6 +493,20 @@ export async function login(page, daemon, { session, approve = false } = {}) {
 /** Opens a view of the page: `/`, `/approvals`, `/s/ID/changes`, … */
 export async function visit(page, view) {
   await page.evaluate((view) => (location.hash = view), view);
+}
+
+/** Opens a view with `g` and another key, which must follow within two seconds: a busy machine may need several attempts. */
+export async function goTo(page, key, view) {
+  await until(async () => {
+    await page.keyboard.press('g');
+    await page.keyboard.press(key);
+    return page.evaluate((view) => location.hash.split('?')[0] === `#${view}`, view);
+  }, `the view ${view}`);
+}
+
+/** Waits until the page has its event stream. What happens before is in its first answers, but not announced. */
+export async function live(page) {
+  await page.locator('#live.live.live').getByText('Live').waitFor({ state: 'attached' });
 }
 
 /** Calls the API from within the page, with the page's cookie and key. */

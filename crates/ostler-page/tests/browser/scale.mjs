@@ -36,14 +36,15 @@ test('a session of 100,000 events is read in pages, with few elements', async (t
   }
   // Slowly, over many screens: the numbers go up, without a hole.
   await page.evaluate(() => scrollTo({ top: document.documentElement.scrollHeight / 3, behavior: 'instant' }));
-  await page.locator('.gap').first().waitFor({ state: 'detached' }).catch(() => {});
   let last = 0;
   for (let n = 0; n < 15; n += 1) {
     await page.mouse.wheel(0, 700);
-    await drawn(page);
-    const seen = await page.evaluate(() => [...document.querySelectorAll('.row[data-seq]')]
-      .filter((row) => row.getBoundingClientRect().bottom > 200).map((row) => Number(row.dataset.seq)));
-    if (seen.length === 0) continue;
+    const seen = await h.until(async () => {
+      await drawn(page);
+      const seqs = await page.evaluate(() => [...document.querySelectorAll('.row[data-seq]')]
+        .filter((row) => row.getBoundingClientRect().bottom > 200).map((row) => Number(row.dataset.seq)));
+      return seqs.length > 0 && seqs;
+    }, 'rows');
     assert.deepEqual(seen, [...seen].sort((a, b) => a - b));
     assert.ok(seen[0] >= last, `${seen[0]} after ${last}`);
     last = seen[0];
@@ -77,7 +78,7 @@ test('eight tabs share one event stream, and another tab takes it over', async (
   const tabs = [page];
   while (tabs.length < 8) tabs.push(await h.newTab(page));
   for (const tab of tabs.slice(1)) await tab.goto(`${origin}/#/s/${session.id}`);
-  for (const tab of tabs) await tab.locator('#live.live.live').getByText('Live').waitFor();
+  for (const tab of tabs) await h.live(tab);
   assert.equal(streams().length, 1);
   const say = async (text, open) => {
     await daemon.api.post(`/v1/sessions/${session.id}/messages`, { text });
@@ -176,9 +177,14 @@ test('a connection that is open but silent counts as lost', async (t) => {
   await h.until(() => proxy.streams.length > before || page.clock.runFor(1000), 'another connection');
   await page.locator('#live').getByText('Live').waitFor();
   await page.getByText('You said: unheard').waitFor();
-  // A tab that hears nothing of the one with the connection says so.
+  // A tab that hears nothing of the one with the connection says so, even if only for a moment.
+  await follower.evaluate(() => {
+    const line = document.getElementById('live');
+    window.states = [];
+    new MutationObserver(() => window.states.push(line.textContent)).observe(line, { childList: true, subtree: true });
+  });
   await follower.clock.fastForward(45_000);
-  await follower.locator('#live').getByText('Reconnecting').waitFor();
+  await h.until(() => follower.evaluate(() => window.states.includes('Reconnecting')), 'the state');
 });
 
 test('nothing is lost between the first page and the start of the stream', async (t) => {
@@ -202,6 +208,31 @@ test('nothing is lost between the first page and the start of the stream', async
     await page.locator(row, { hasText: `You said: ${text}` }).first().waitFor();
     assert.deepEqual(page.problems, []);
   }
+});
+
+test('nothing is lost while a session opens', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const session = await h.scriptedSession(daemon, '[[reply]]\nrepeat = true\ntext = "You said: {prompt}"\n', { prompt: 'first' });
+  await h.settled(daemon, session.id);
+  const page = await h.newPage(t);
+  await h.login(page, daemon, { session: 'none' }); // a view that does not know the session
+  await h.live(page);
+  // The first page is there before the session, and a turn ends in between.
+  let open;
+  const gate = new Promise((done) => (open = done));
+  await page.route(`**/v1/sessions/${session.id}`, async (route) => {
+    const response = await route.fetch();
+    await gate;
+    await route.fulfill({ response });
+  });
+  const first = page.waitForResponse('**/transcript?*');
+  await h.visit(page, `/s/${session.id}`);
+  await (await first).finished();
+  await daemon.api.post(`/v1/sessions/${session.id}/messages`, { text: 'meanwhile' });
+  await h.settled(daemon, session.id);
+  open();
+  await page.getByText('You said: meanwhile').waitFor();
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
 });
 
 test('after a restart of the daemon the page asks for a login, and continues', async (t) => {

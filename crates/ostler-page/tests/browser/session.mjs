@@ -205,11 +205,14 @@ test('copies are what they say', async (t) => {
   const session = await h.playedSession(daemon, everything(), { prompt: 'Fix add' });
   const page = await h.newPage(t);
   const origin = await h.login(page, daemon, { session: session.id });
+  const clipboard = (wanted) => h.until(async () => {
+    const text = await page.evaluate(() => navigator.clipboard.readText());
+    return wanted(text) && text;
+  }, 'the copy');
   const copied = async (name) => {
     await page.evaluate(() => navigator.clipboard.writeText('nothing'));
     await page.locator('aside').getByRole('button', { name, exact: true }).click();
-    await page.locator('aside').getByText('Copied').waitFor();
-    const text = await page.evaluate(() => navigator.clipboard.readText());
+    const text = await clipboard((it) => it !== 'nothing');
     await page.locator('aside').getByText('Copied').waitFor({ state: 'detached' });
     return text;
   };
@@ -224,7 +227,7 @@ test('copies are what they say', async (t) => {
   const edit = tool(page, 'cargo test');
   await edit.locator('summary').click();
   await edit.getByRole('button', { name: 'Copy command' }).click();
-  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'cargo test');
+  await clipboard((it) => it === 'cargo test');
   assert.deepEqual(page.problems, []);
 });
 
@@ -294,7 +297,9 @@ test('nothing moves while one reads: a pill counts what arrived', async (t) => {
   await h.login(page, daemon, { session: session.id });
   await page.getByText('Paragraph 59.').waitFor();
   await page.mouse.move(500, 400);
+  const end = await page.evaluate(() => scrollY);
   await page.mouse.wheel(0, -1500);
+  await page.waitForFunction((end) => scrollY < end, end);
   const seen = page.getByText('Paragraph 30.');
   await seen.scrollIntoViewIfNeeded();
   const place = () => seen.evaluate((node) => Math.round(node.getBoundingClientRect().top));
@@ -323,6 +328,7 @@ test('the log is silent, and one status line says what happens', async (t) => {
   const page = await h.newPage(t);
   const origin = await h.login(page, daemon, { session: session.id });
   assert.equal(await page.getByRole('log').getAttribute('aria-live'), 'off');
+  await h.live(page);
   // All that the status line said, in order.
   await page.evaluate(() => {
     window.said = [];

@@ -25,6 +25,7 @@ test('the table follows the sessions without a reload', async (t) => {
   });
   const fixed = row(page, 'Fix the parser');
   await fixed.getByText('Idle').waitFor();
+  await fixed.getByText('$0.25').waitFor();
   assert.ok(!(await fixed.textContent()).includes('It loops.'), 'the title is one line');
   for (const text of ['mock', '2.0k', '$0.25', path.basename(daemon.work)]) {
     assert.ok((await fixed.textContent()).includes(text), `${text}: ${await fixed.textContent()}`);
@@ -117,6 +118,8 @@ test('j, k, Enter, / and ? work, and the focus returns from the help', async (t)
   await page.getByLabel('Filter sessions').fill('two');
   await row(page, 'one').waitFor({ state: 'detached' });
   await page.keyboard.press('Escape');
+  // It leaves the field, and does not empty it.
+  assert.equal(await page.getByLabel('Filter sessions').inputValue(), 'two');
   await page.keyboard.press('j');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { level: 1, name: 'two' }).waitFor();
@@ -124,10 +127,30 @@ test('j, k, Enter, / and ? work, and the focus returns from the help', async (t)
   await page.getByRole('heading', { level: 1, name: 'Sessions' }).waitFor();
   for (const [key, name] of [['a', 'Approvals'], ['f', 'Search'], ['u', 'Usage'], ['n', 'New session'], ['s', 'Sessions']]) {
     await page.evaluate(() => document.activeElement.blur());
-    await page.keyboard.press('g');
-    await page.keyboard.press(key);
+    await h.goTo(page, key, name === 'Sessions' ? '/' : `/${name.split(' ')[0].toLowerCase()}`);
     await page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
   }
+  assert.deepEqual(page.problems, []);
+});
+
+test('keys that follow at once belong to the next view', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const page = await h.newPage(t);
+  await h.login(page, daemon);
+  await h.visit(page, '/usage');
+  await page.getByRole('heading', { level: 1, name: 'Usage' }).waitFor();
+  // In one task, as when the page is busy.
+  const focused = (...keys) => page.evaluate((keys) => {
+    for (const key of keys) document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    return document.activeElement.name || document.activeElement.id;
+  }, keys);
+  assert.equal(await focused('/'), 'filter');
+  await page.evaluate(() => document.activeElement.blur());
+  assert.equal(await focused('g', 'n'), 'prompt');
+  await page.getByRole('heading', { level: 1, name: 'New session' }).waitFor();
+  await page.evaluate(() => document.activeElement.blur());
+  assert.equal(await focused('g', 's', '/'), 'filter');
+  await page.getByRole('heading', { level: 1, name: 'Sessions' }).waitFor();
   assert.deepEqual(page.problems, []);
 });
 
