@@ -369,6 +369,9 @@ pub struct ApprovalView {
     /// The requested changes of files: `path`, `added`, `removed` and `hunks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub diff: Vec<FileDiff>,
+    /// When the daemon read the files with `before` in `diff`, usually when it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files_read_at: Option<String>,
     /// The rule because of which it was asked, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,

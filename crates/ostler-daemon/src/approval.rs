@@ -1,15 +1,16 @@
 //! Approvals as they are shown: what is requested, in which session, and what an answer covers.
 
 use ostler::Agents;
-use ostler::render::change;
+use ostler::render::change::{self, ChangeKind, FileChange};
 use ostler::render::clip::sanitize;
 use ostler_core::event::{Event, EventKind, Permission};
 use ostler_core::permission::{Command, ToolKind, ToolUse};
-use ostler_page::diff::FileDiff;
+use ostler_page::diff::{FileDiff, TextBefore};
 use ostler_store::{Approval, ApprovalState};
 use serde_json::Value;
 
 use crate::api::ApprovalView;
+use crate::replaced::{Replaced, ReplacedFiles};
 
 /// Maximum length of a summary, in characters.
 const MAX_SUMMARY: usize = 200;
@@ -17,17 +18,26 @@ const MAX_SUMMARY: usize = 200;
 /// Maximum size of a rule, in bytes. A longer one would hide the request.
 const MAX_RULE: usize = 4_000;
 
+/// Returns the paths of the files that a request replaces as a whole.
+pub(crate) fn replaced_paths(approval: &Approval) -> Vec<String> {
+    let request = RequestedUse::of_approval(approval);
+    let changes = request.map(|request| request.changes()).unwrap_or_default();
+    let is_whole = |change: &FileChange| matches!(change.kind, ChangeKind::Write(_));
+    let whole = changes.into_iter().filter(is_whole);
+    whole.map(|change| change.path).collect()
+}
+
 impl From<Approval> for ApprovalView {
     fn from(approval: Approval) -> Self {
+        Self::compared(approval, &ReplacedFiles::default())
+    }
+}
+
+impl ApprovalView {
+    /// Returns the view of an approval. Its diff compares with these files.
+    pub(crate) fn compared(approval: Approval, files: &ReplacedFiles) -> Self {
         let event: Value = serde_json::from_str(&approval.event).unwrap_or(Value::Null);
-        let permission = match Event::from_json(&approval.event) {
-            Ok(Event {
-                kind: EventKind::Permission(permission),
-                ..
-            }) => Some(permission),
-            _ => None,
-        };
-        let request = permission.map(|permission| RequestedUse::of(&approval.agent, permission));
+        let request = RequestedUse::of_approval(&approval);
         let is_pending = approval.state == ApprovalState::Pending;
         Self {
             tool: request.as_ref().map(|it| it.permission.tool.clone()),
@@ -36,7 +46,11 @@ impl From<Approval> for ApprovalView {
             rule: request
                 .as_ref()
                 .and_then(|it| it.permission.message.clone()),
-            diff: request.as_ref().map(RequestedUse::diff).unwrap_or_default(),
+            diff: request
+                .as_ref()
+                .map(|it| it.diff(files))
+                .unwrap_or_default(),
+            files_read_at: (!files.is_empty()).then(|| files.at.to_string()),
             always: request
                 .as_ref()
                 .filter(|_| is_pending)
@@ -69,6 +83,17 @@ struct RequestedUse {
 }
 
 impl RequestedUse {
+    /// Returns the request of an approval, if its event can be read.
+    fn of_approval(approval: &Approval) -> Option<Self> {
+        match Event::from_json(&approval.event) {
+            Ok(Event {
+                kind: EventKind::Permission(permission),
+                ..
+            }) => Some(Self::of(&approval.agent, permission)),
+            _ => None,
+        }
+    }
+
     fn of(agent: &str, permission: Permission) -> Self {
         let kind = permission.kind.unwrap_or(ToolKind::Other);
         let agent = Agents::builtin().get(agent);
@@ -100,16 +125,24 @@ impl RequestedUse {
         }
     }
 
-    /// Describes what "always" would allow. It covers the same command or the same files, and ends
-    /// with the session.
+    /// Describes what "always" would allow, in plain words. It covers the same command or the same
+    /// files, and ends with the session.
     fn grant(&self) -> String {
         let tool = sanitize(&self.permission.tool);
-        let subject = match (&self.wants.command, &self.wants.paths[..]) {
-            (Some(_), _) => format!("the command `{}`", self.summary()),
-            (None, []) => "exactly these arguments".to_owned(),
-            (None, _) => format!("{}, with any content", self.summary()),
+        let summary = self.summary();
+        let action = match (&self.wants.command, &self.wants.paths[..]) {
+            (Some(_), _) if summary.ends_with('…') => {
+                format!("run exactly this command with {tool}")
+            }
+            (Some(_), _) => format!("run `{summary}` with {tool}, exactly as it is here"),
+            (None, []) => format!("use {tool} with exactly these arguments"),
+            (None, _) => match self.wants.kind {
+                ToolKind::Edit => format!("change `{summary}` with {tool}, to any content"),
+                ToolKind::Read => format!("read `{summary}` with {tool}"),
+                _ => format!("use {tool} on `{summary}`, with any other arguments"),
+            },
         };
-        format!("{tool}: {subject}, for the rest of this session")
+        format!("Until this session ends, the agent may {action}, without asking again.")
     }
 
     /// Returns what "always" would allow as a rule of a policy file. Its comments name what such a
@@ -134,10 +167,34 @@ impl RequestedUse {
     }
 
     /// Returns the requested changes of files.
-    fn diff(&self) -> Vec<FileDiff> {
-        let changes = self.permission.input.as_ref();
-        let changes = changes.map(|input| change::of_input(&self.wants, input));
-        FileDiff::of_changes(changes.iter().flatten(), str::to_owned)
+    fn changes(&self) -> Vec<FileChange> {
+        let input = self.permission.input.as_ref();
+        input
+            .map(|input| change::of_input(&self.wants, input))
+            .unwrap_or_default()
+    }
+
+    /// Returns the diffs of the requested changes, compared with these files where a whole file is
+    /// replaced.
+    fn diff(&self, files: &ReplacedFiles) -> Vec<FileDiff> {
+        let changes = self.changes();
+        // A file that changes twice has no single text before.
+        let is_only = |path: &str| changes.iter().filter(|it| it.path == path).count() == 1;
+        let mut diffs = FileDiff::of_changes(&changes, str::to_owned);
+        for change in changes.iter().filter(|change| is_only(&change.path)) {
+            let ChangeKind::Write(new) = &change.kind else {
+                continue;
+            };
+            let (old, before) = match files.get(&change.path) {
+                Some(Replaced::Nothing) => ("", TextBefore::Missing),
+                Some(Replaced::Text(text)) => (&**text, TextBefore::File),
+                None => continue,
+            };
+            if let Some(diff) = diffs.iter_mut().find(|diff| diff.path == change.path) {
+                *diff = FileDiff::between_texts(&change.path, old, new, before);
+            }
+        }
+        diffs
     }
 }
 
@@ -156,11 +213,15 @@ mod tests {
     use super::*;
 
     fn view(agent: &str, permission: &str, state: ApprovalState) -> ApprovalView {
+        approval(agent, permission, state).into()
+    }
+
+    fn approval(agent: &str, permission: &str, state: ApprovalState) -> Approval {
         let event = format!(
             r#"{{"seq":1,"at":"2026-11-18T00:00:00.000Z","session":"s","turn":1,
             "type":"permission","id":"q","decision":"asked","by":"default",{permission}}}"#
         );
-        ApprovalView::from(Approval {
+        Approval {
             id: "1".into(),
             session: "s".into(),
             agent: agent.into(),
@@ -174,7 +235,7 @@ mod tests {
             decided_at: None,
             decided_by: None,
             message: None,
-        })
+        }
     }
 
     #[test]
@@ -187,7 +248,10 @@ mod tests {
         assert_eq!(command.rule.as_deref(), Some("ask-rm"));
         assert_eq!(
             command.always.as_deref(),
-            Some("Bash: the command `rm -r x`, for the rest of this session")
+            Some(
+                "Until this session ends, the agent may run `rm -r x` with Bash, exactly as it is \
+                 here, without asking again."
+            )
         );
         assert_eq!(
             command.always_rule.as_deref(),
@@ -205,7 +269,10 @@ mod tests {
         assert_eq!(edit.summary.as_deref(), Some("/w/a"));
         assert_eq!(
             edit.always.as_deref(),
-            Some("Edit: /w/a, with any content, for the rest of this session")
+            Some(
+                "Until this session ends, the agent may change `/w/a` with Edit, to any content, \
+                 without asking again."
+            )
         );
         assert_eq!(
             edit.always_rule.as_deref(),
@@ -223,11 +290,49 @@ mod tests {
         assert_eq!(other.summary.as_deref(), Some(r#"{"n":1}"#));
         assert_eq!(
             other.always.as_deref(),
-            Some("mcp__a__b: exactly these arguments, for the rest of this session")
+            Some(
+                "Until this session ends, the agent may use mcp__a__b with exactly these \
+                 arguments, without asking again."
+            )
         );
         let decided = r#""tool":"Bash","kind":"execute","input":{"command":"ls"}"#;
         let decided = view("claude", decided, ApprovalState::Denied);
         assert_eq!((decided.always, decided.always_rule), (None, None));
+    }
+
+    #[test]
+    fn a_replaced_file_is_compared_with_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
+        let write = |path: &str| Approval {
+            dir: dir.path().to_owned(),
+            ..approval(
+                "claude",
+                &format!(
+                    r#""tool":"Write","kind":"edit","input":
+                    {{"file_path":"{path}","content":"one\n2\n"}}"#
+                ),
+                ApprovalState::Pending,
+            )
+        };
+        let compared = |path: &str| {
+            let approval = write(path);
+            let paths = replaced_paths(&approval);
+            assert_eq!(paths, [path]);
+            let files = ReplacedFiles::read(&approval.dir, &paths, Timestamp(5));
+            ApprovalView::compared(approval, &files)
+        };
+        let known = compared("a");
+        let diff = &known.diff[0];
+        assert_eq!((diff.added, diff.removed, diff.partial), (1, 1, false));
+        assert_eq!(diff.before, Some(TextBefore::File));
+        assert_eq!(known.files_read_at, Some(Timestamp(5).to_string()));
+        let new = compared("b");
+        assert_eq!(new.diff[0].before, Some(TextBefore::Missing));
+        assert_eq!((new.diff[0].added, new.diff[0].partial), (2, false));
+        let outside = compared("../c");
+        assert!(outside.diff[0].partial && outside.diff[0].before.is_none());
+        assert_eq!(outside.files_read_at, None);
     }
 
     #[test]

@@ -174,6 +174,7 @@ fn router(connection: Connection) -> Router {
         .merge(admin)
         .route("/", get(page::index))
         .route("/assets/{name}", get(page::asset))
+        .route("/assets/{version}/{name}", get(page::versioned_asset))
         .route("/v1/browser-session", get(browser::get))
         .route("/v1/browser-session", post(browser::login))
         .route("/v1/browser-session", delete(browser::logout))

@@ -37,6 +37,7 @@ mod peer;
 mod placement;
 pub mod problem;
 mod queue;
+mod replaced;
 pub mod scope;
 mod token;
 mod webhook;

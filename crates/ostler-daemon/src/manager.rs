@@ -1,5 +1,6 @@
 //! Session manager: creates, starts, controls and ends the sessions of the daemon.
 
+mod approval_files;
 mod cached;
 mod children;
 mod control;
@@ -9,7 +10,7 @@ mod recovery;
 mod shutdown;
 mod spending;
 
-use self::cached::{ProbedAgents, Timelines};
+use self::cached::Cached;
 pub use self::recovery::Recovered;
 use self::spending::Families;
 
@@ -74,8 +75,7 @@ pub(crate) struct Manager {
     state: Mutex<State>,
     /// Held while a child session is created.
     children: tokio::sync::Mutex<()>,
-    agents: ProbedAgents,
-    pub(crate) timelines: Arc<Timelines>,
+    pub(crate) cached: Cached,
 }
 
 /// What all sessions share.
@@ -189,8 +189,7 @@ impl Manager {
             }),
             options,
             children: tokio::sync::Mutex::default(),
-            agents: ProbedAgents::default(),
-            timelines: Arc::default(),
+            cached: Cached::default(),
         })
     }
 

@@ -1,6 +1,6 @@
 // Permission requests: the badge, the list, and the dialog that answers them.
-import {chip, el, fact, field, oneLine, openDialog, refresh, replace, safeString, safeText, table, throttled} from "./dom.js";
-import {duration, pathSpan, plural, timeElement} from "./format.js";
+import {chip, el, fact, field, inOrder, oneLine, openDialog, refresh, replace, safeString, safeText, table, throttled} from "./dom.js";
+import {absolute, clockTime, duration, pathSpan, plural, timeElement} from "./format.js";
 import {approvalPath, get, linkTo, post, problemBox} from "./api.js";
 import {diffFiles, diffToggle} from "./diff.js";
 import {commandOf, jsonText, otherArguments} from "./items.js";
@@ -20,6 +20,13 @@ function leftOf(expires) {
 	const left = Date.parse(expires) - Date.now();
 	if (!Number.isFinite(left)) return "";
 	return left <= 0 ? "expired" : duration(left < 10000 ? Math.ceil(left / 1000) * 1000 : left) + " left";
+}
+
+// What a diff compares with, if the daemon has read it.
+function asOf({files_read_at: read, asked_at: asked}) {
+	if (!read) return null;
+	const late = Date.parse(read) - Date.parse(asked) > 10000;
+	return el("span.hint", {title: absolute(read)}, "Compared with the disk as of " + (late ? clockTime(read) : "the request"));
 }
 
 function countdown(approval) {
@@ -62,6 +69,7 @@ export class ApprovalDesk {
 		this.pending = [];
 		this.listeners = new Set();
 		this.refresh = throttled(() => this.load(), 150);
+		this.ask = inOrder(() => get("/v1/approvals", {state: "pending"}));
 		this.dialog = null;
 		setInterval(() => this.tick(), 1000);
 	}
@@ -84,7 +92,8 @@ export class ApprovalDesk {
 
 	async load() {
 		try {
-			const answer = await get("/v1/approvals", {state: "pending"});
+			const answer = await this.ask();
+			if (!answer) return;
 			const before = this.pending.length;
 			this.pending = answer.approvals ?? [];
 			if (this.pending.length > before) this.app.announce(plural(this.pending.length, "request") + " for approval");
@@ -104,7 +113,7 @@ export class ApprovalDesk {
 	}
 
 	async review(id) {
-		if (this.dialog) return;
+		if (this.dialog?.open) return;
 		try {
 			this.open(this.pending.find(one => one.id === id) ?? await get(approvalPath(id)));
 		} catch (error) {
@@ -113,6 +122,7 @@ export class ApprovalDesk {
 	}
 
 	open(approval) {
+		if (this.dialog?.open) return;
 		const armed = Date.now() + ARM_DELAY;
 		const title = el("h2", {id: "ask", tabindex: -1}, "Allow ", oneLine(toolOf(approval)), "?");
 		const asked = approval.event?.input ?? null;
@@ -121,7 +131,7 @@ export class ApprovalDesk {
 		const pre = (label, text, name = "") => text && el("pre", {class: name, tabindex: 0, "aria-label": label}, safeText(text));
 		const draw = () => {
 			const rest = diff => pre("Other arguments", otherArguments(asked, diff), "rest");
-			if (approval.diff?.length) refresh(exact, el(".diffbar", diffToggle(draw)), diffFiles(approval.diff), rest(approval.diff));
+			if (approval.diff?.length) refresh(exact, el(".diffbar", asOf(approval), diffToggle(draw)), diffFiles(approval.diff), rest(approval.diff));
 			else if (command === null) replace(exact, pre("Input", jsonText(asked)));
 			else replace(exact, pre("Command", command, "command"), rest());
 		};
@@ -150,7 +160,8 @@ export class ApprovalDesk {
 			buttons.push(node);
 			return node;
 		};
-		const enable = on => buttons.forEach(node => node.setAttribute("aria-disabled", String(!on)));
+		let isOver = false;
+		const enable = on => buttons.forEach(node => node.setAttribute("aria-disabled", String(!on || isOver)));
 		const answer = async (body, said) => {
 			enable(false);
 			try {
@@ -171,7 +182,8 @@ export class ApprovalDesk {
 		const codeBox = unlockBox(this.app, () => title.focus());
 		const always = approval.always && el(".always",
 			button("Allow always", "", () => answer({decision: "allow", always: true}, "Allowed for this session")),
-			el("p", safeText(approval.always)), approval.always_rule && el("pre", {tabindex: 0, "aria-label": "Rule"}, safeText(approval.always_rule)));
+			el("p", safeText(approval.always)), approval.always_rule && [el("p.hint", "As a rule of a policy:"),
+				el("pre", {tabindex: 0, "aria-label": "Rule"}, safeText(approval.always_rule))]);
 		const dialog = el("dialog.ask", {"aria-labelledby": "ask"},
 			el(".askhead", title, countdown(approval),
 				el("button.ghost", {onclick: () => dialog.close()}, "Later")),
@@ -197,11 +209,15 @@ export class ApprovalDesk {
 			} catch {
 				// It is gone.
 			}
+			isOver = true;
 			enable(false);
 			replace(outcome, el("p.problem", {role: "status"}, oneLine(text)));
 		};
 		this.dialog = dialog;
-		dialog.addEventListener("close", () => (this.dialog = null));
+		// The event comes late: the next request may be open by then.
+		dialog.addEventListener("close", () => {
+			if (this.dialog === dialog) this.dialog = null;
+		});
 		openDialog(dialog, title, () => document.querySelector(".request button") ?? document.querySelector("main h1"));
 		dialog.scrollTop = 0;
 		setTimeout(() => enable(true), ARM_DELAY);
@@ -215,6 +231,7 @@ export class ApprovalsView {
 		this.past = el("div");
 		this.cursor = null;
 		this.rows = [];
+		this.askPast = inOrder(cursor => get("/v1/approvals", {state: "decided", limit: 50, cursor}));
 		this.lock = unlockBox(app, () => this.node.querySelector("h1").focus());
 		this.node = el(".page", el("h1", "Approvals"), this.list, this.lock,
 			el("h2", "Decided"), this.past);
@@ -241,9 +258,8 @@ export class ApprovalsView {
 		const key = JSON.stringify(pending);
 		if (key === this.drawn) return;
 		this.drawn = key;
-		const focused = document.activeElement?.dataset?.approval;
-		replace(this.list, pending.length === 0 && el("p.empty", "Nothing waits for approval."), pending.map(approval => {
-			const review = el("button.primary", {"data-approval": approval.id, onclick: () => this.app.approvals.review(approval.id)},
+		refresh(this.list, pending.length === 0 && el("p.empty", "Nothing waits for approval."), pending.map(approval => {
+			const review = el("button.primary", {"data-key": approval.id, onclick: () => this.app.approvals.review(approval.id)},
 				"Review", el("span.vh", " " + safeString(summaryOf(approval)).slice(0, 80)));
 			return el("article.request",
 				el("p.what", oneLine(summaryOf(approval))),
@@ -253,12 +269,13 @@ export class ApprovalsView {
 					" · asked ", timeElement(approval.asked_at), " · ", countdown(approval)),
 				review);
 		}));
-		if (focused) (this.list.querySelector('[data-approval="' + CSS.escape(focused) + '"]') ?? this.list.querySelector("button") ?? this.node.querySelector("h1")).focus();
+		if (document.activeElement === this.list) (this.list.querySelector("button") ?? this.node.querySelector("h1")).focus();
 	}
 
 	async loadPast(more) {
 		try {
-			const page = await get("/v1/approvals", {state: "decided", limit: 50, cursor: more ? this.cursor : ""});
+			const page = await this.askPast(more ? this.cursor : "");
+			if (!page) return;
 			this.rows = more ? [...this.rows, ...page.approvals] : page.approvals;
 			this.cursor = page.next ?? null;
 		} catch (error) {
@@ -270,7 +287,7 @@ export class ApprovalsView {
 			return;
 		}
 		const tones = {allowed: "done", denied: "bad"};
-		replace(this.past, table("grid.decided", el("span.vh", "Decided requests, newest first"), ["Decision", "Request", "Agent", "By", "When"],
+		refresh(this.past, table("grid.decided", el("span.vh", "Decided requests, newest first"), ["Decision", "Request", "Agent", "By", "When"],
 			this.rows.map(approval => el("tr",
 				el("td", chip(tones[approval.state] ?? "quiet", approval.state)),
 				el("td.main", el("a.what", {href: linkTo(approval.session, approval.event?.seq)}, oneLine(summaryOf(approval))),

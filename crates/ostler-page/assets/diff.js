@@ -150,6 +150,8 @@ function diffTable(file, all = false) {
 	const note = (...text) => body.append(el("tr.hunk", el("td", {colspan: 4}, text)));
 	if (file.moved_from) note("Moved from ", oneLine(file.moved_from));
 	if (file.deleted) note("Deleted");
+	else if (file.before === "missing") note("A new file");
+	else if (file.before && !file.hunks.length && !file.binary) note("Nothing changes in it.");
 	else if (file.partial) note(file.hunks?.length ? "The whole file is written. What it replaces is not known." : "What changes in it is not known.");
 	let shown = 0;
 	let left = 0;

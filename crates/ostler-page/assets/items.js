@@ -8,6 +8,9 @@ const KIND_NAMES = {
 	mcp: "MCP", agent: "Sub-agent", other: "Tool",
 };
 
+// Arguments with a file's whole text, in the order in which the daemon looks for them.
+const WHOLE_TEXTS = ["content", "contents", "file_text", "new_source"];
+
 export function itemKey(item) {
 	return item.type + ":" + item.seq;
 }
@@ -80,13 +83,15 @@ export function otherArguments(input, diff) {
 	const lines = new Set(diff?.flatMap(file => file.hunks.flatMap(hunk => hunk.lines.map(line => line.text))));
 	const isShown = line => lines.has(line) || lines.has(line.slice(1)) || /^$|^(\*\*\* |@@)/.test(line)
 		|| diff.some(({path, moved_from: from}) => [path, from].some(name => name && ("/" + line).endsWith("/" + name)));
+	// A diff with the file as it was shows all of the new text, or that it stays.
+	const whole = diff?.length === 1 && diff[0].before && !diff[0].binary && WHOLE_TEXTS.find(key => typeof input?.[key] === "string");
 	const unshown = value => {
 		if (typeof value === "string") return value.split(/\r?\n/).every(isShown) ? undefined : value;
 		if (value === null || typeof value !== "object") return value;
 		const left = Object.entries(value).map(([key, part]) => [key, unshown(part)]).filter(([, part]) => part !== undefined);
 		return left.length > 0 ? Object.fromEntries(left) : undefined;
 	};
-	const left = diff ? unshown(input) : rest;
+	const left = diff ? unshown(whole ? {...input, [whole]: undefined} : input) : rest;
 	return left && Object.keys(left).length > 0 ? jsonText(left) : null;
 }
 

@@ -1,5 +1,5 @@
 //! Files of the page, embedded in the program. Scripts and styles are served without comments and
-//! most indentation, with the same line numbers as in the source.
+//! indentation, with the same line numbers as in the source.
 
 use std::sync::LazyLock;
 
@@ -75,14 +75,20 @@ fn asset(file: &'static File<'static>) -> Option<Asset> {
     })
 }
 
-/// Removes all but one character of indentation, and lines that are only a comment. No literal of
-/// the page spans lines. The bundler finds the top level of a module by its indentation.
+/// Words that mean something else to the bundler at the top level of a module. Lines that begin
+/// with one keep a character of their indentation.
+const TOP_LEVEL: [&str; 3] = ["await ", "export ", "import "];
+
+/// Removes the indentation, and lines that are only a comment. No literal of the page spans lines.
 fn compact(text: &str, (start, end): (&str, &str)) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
         let content = line.trim();
         if !(content.starts_with(start) && content.ends_with(end)) {
-            out.extend(line.starts_with('\t').then_some('\t'));
+            let is_nested = line.starts_with('\t');
+            if is_nested && TOP_LEVEL.iter().any(|word| content.starts_with(word)) {
+                out.push('\t');
+            }
             out.push_str(content);
         }
         out.push('\n');
@@ -96,16 +102,15 @@ mod tests {
 
     #[test]
     fn comments_and_indentation_are_removed_and_lines_stay() {
-        let script =
-            "// What it is.\nfunction f() {\n\t\t// Why.\n\t\treturn \"// no\"; // how\n}\n";
+        let script = "// What it is.\nfunction f() {\n\t\t// Why.\n\t\tawait g();\n\t\treturn \"// no\"; // how\n}\n";
         assert_eq!(
             compact(script, ("//", "")),
-            "\nfunction f() {\n\n\treturn \"// no\"; // how\n}\n"
+            "\nfunction f() {\n\n\tawait g();\nreturn \"// no\"; // how\n}\n"
         );
         let style = "/* Calm. */\n:root{\n\t--a:1px; /* one */\n}\n";
         assert_eq!(
             compact(style, ("/*", "*/")),
-            "\n:root{\n\t--a:1px; /* one */\n}\n"
+            "\n:root{\n--a:1px; /* one */\n}\n"
         );
     }
 }

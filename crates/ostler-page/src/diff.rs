@@ -34,8 +34,21 @@ pub struct FileDiff {
     /// True if part of the change is unknown: the text before it, or the change itself.
     #[serde(default, skip_serializing_if = "is_false")]
     pub partial: bool,
+    /// What was read to compare with, if the request for the change replaces a whole file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<TextBefore>,
     /// The changed parts, in order.
     pub hunks: Vec<Hunk>,
+}
+
+/// What a requested text of a whole file was compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TextBefore {
+    /// The file did not exist.
+    Missing,
+    /// The text of the file.
+    File,
 }
 
 /// A changed part of a file.
@@ -131,6 +144,17 @@ impl FileDiff {
             ..Self::default()
         }
         .with_hunks(hunks)
+    }
+
+    /// Returns the diff of a file's whole text.
+    #[must_use]
+    pub fn between_texts(path: &str, old: &str, new: &str, before: TextBefore) -> Self {
+        Self {
+            path: path.to_owned(),
+            before: Some(before),
+            ..Self::default()
+        }
+        .with_hunks(between(old, new))
     }
 
     /// Sets the hunks, and counts their lines. Text with a NUL is binary.

@@ -10,7 +10,7 @@ use ostler_store::{ApprovalFilter, ApprovalSelection, ApprovalState};
 
 use super::Reply;
 use super::body::{Query, invalid, json, parse, read, to_the_end};
-use crate::api::{ApprovalList, ApprovalView};
+use crate::api::ApprovalList;
 use crate::manager::Manager;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
@@ -42,11 +42,12 @@ pub(super) async fn list(State(manager): State<Arc<Manager>>, RawQuery(query): R
     let has_more = limit.is_some_and(|limit| found.len() > limit);
     found.truncate(limit.unwrap_or(usize::MAX));
     let next = found.last().filter(|_| has_more);
-    let list = ApprovalList {
-        next: next.map(|approval| approval.id.clone()),
-        approvals: found.into_iter().map(ApprovalView::from).collect(),
-    };
-    json(StatusCode::OK, &list)
+    let next = next.map(|approval| approval.id.clone());
+    let mut approvals = Vec::with_capacity(found.len());
+    for approval in found {
+        approvals.push(manager.approval_view(approval).await);
+    }
+    json(StatusCode::OK, &ApprovalList { approvals, next })
 }
 
 fn selection(name: &str) -> Result<ApprovalSelection, Problem> {
@@ -72,7 +73,7 @@ pub(super) async fn get(State(manager): State<Arc<Manager>>, Path(id): Path<Stri
         .await?;
     let found = found
         .ok_or_else(|| Problem::new(ProblemKind::UnknownApproval, format!("no approval {id:?}")))?;
-    json(StatusCode::OK, &ApprovalView::from(found))
+    json(StatusCode::OK, &manager.approval_view(found).await)
 }
 
 pub(super) async fn answer(

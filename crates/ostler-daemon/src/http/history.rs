@@ -185,7 +185,7 @@ pub(super) async fn timeline(
 ) -> Reply {
     Query::parse(query.as_deref())?.finish()?;
     let row = manager.row(&id).await?;
-    let timelines = manager.timelines.clone();
+    let timelines = manager.cached.timelines.clone();
     let timeline = manager
         .with_store(move |store| timelines.read(store, &row.session, || tools(&row)))
         .await?;

@@ -1,4 +1,4 @@
-//! Files of the page.
+//! Files of the page. Their addresses contain a version, so a browser asks for each of them once.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use super::{Reply, not_found};
 
 /// Headers of every file: it loads nothing from elsewhere, is not embedded anywhere, and creates
 /// HTML only through one policy.
-const HEADERS: [(HeaderName, &str); 5] = [
+const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -29,8 +29,31 @@ const HEADERS: [(HeaderName, &str); 5] = [
         HeaderName::from_static("cross-origin-resource-policy"),
         "same-origin",
     ),
-    (header::CACHE_CONTROL, "no-cache"),
 ];
+
+/// A file that may change with the next version of the program.
+const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// A file with the version in its address.
+const IMMUTABLE: HeaderValue = HeaderValue::from_static("max-age=31536000, immutable");
+
+/// Version of all files together. Imports are relative, so a script loads others of its version.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let mut hash = Sha256::new();
+    for asset in assets::all() {
+        hash.update(asset.name);
+        hash.update(asset.content);
+    }
+    hex(&hash.finalize())
+});
+
+/// The document, which names files with their version, and its tag.
+static INDEX: LazyLock<Option<(String, HeaderValue)>> = LazyLock::new(|| {
+    let text = assets::get("index.html")?.text()?;
+    let text = text.replace("\"/assets/", &format!("\"/assets/{}/", *VERSION));
+    let tag = HeaderValue::from_str(&etag(text.as_bytes())).ok()?;
+    Some((text, tag))
+});
 
 /// Tags of all files by name. A file does not change while the program runs.
 static TAGS: LazyLock<HashMap<&'static str, HeaderValue>> = LazyLock::new(|| {
@@ -46,12 +69,20 @@ static TAGS: LazyLock<HashMap<&'static str, HeaderValue>> = LazyLock::new(|| {
 /// Names all scripts, so that a browser loads them at once instead of one import after another.
 static PRELOADS: LazyLock<Option<HeaderValue>> = LazyLock::new(|| {
     let scripts = assets::all().filter(|asset| asset.name.ends_with(".js"));
-    let links = scripts.map(|asset| format!("</assets/{}>; rel=modulepreload", asset.name));
+    let link = |asset: Asset| {
+        let (version, name) = (&*VERSION, asset.name);
+        format!("</assets/{version}/{name}>; rel=modulepreload")
+    };
+    let links = scripts.map(link);
     HeaderValue::from_str(&links.collect::<Vec<_>>().join(", ")).ok()
 });
 
 pub(super) async fn index(headers: HeaderMap) -> Reply {
-    let mut response = file("index.html", &headers).await?;
+    let Some((text, tag)) = &*INDEX else {
+        return Err(not_found().await);
+    };
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    let mut response = respond(text.as_bytes(), kind, Some(tag), &headers);
     if let Some(links) = &*PRELOADS {
         response.headers_mut().insert(header::LINK, links.clone());
     }
@@ -62,39 +93,65 @@ pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Reply
     file(&name, &headers).await
 }
 
+/// Answers with a file of this version. Another version has other files.
+pub(super) async fn versioned_asset(
+    Path((version, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Reply {
+    if version != *VERSION {
+        return Err(not_found().await);
+    }
+    let mut response = file(&name, &headers).await?;
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, IMMUTABLE);
+    Ok(response)
+}
+
 async fn file(name: &str, headers: &HeaderMap) -> Reply {
     let Some(asset) = assets::get(name) else {
         return Err(not_found().await);
     };
+    let kind = HeaderValue::from_static(asset.media_type());
     let tag = TAGS.get(asset.name);
+    Ok(respond(asset.content, kind, tag, headers))
+}
+
+/// Returns the content, unless the client has it.
+fn respond(
+    content: &'static [u8],
+    kind: HeaderValue,
+    tag: Option<&HeaderValue>,
+    headers: &HeaderMap,
+) -> Response<Body> {
     let is_known = tag.is_some() && headers.get(header::IF_NONE_MATCH) == tag;
     let mut response = Response::new(if is_known {
         Body::empty()
     } else {
-        Body::from(asset.content)
+        Body::from(content)
     });
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let all = response.headers_mut();
-    let kind = HeaderValue::from_static(asset.media_type());
     all.insert(header::CONTENT_TYPE, kind);
+    all.insert(header::CACHE_CONTROL, REVALIDATE);
     for (name, value) in HEADERS {
         all.insert(name, HeaderValue::from_static(value));
     }
     if let Some(tag) = tag {
         all.insert(header::ETAG, tag.clone());
     }
-    Ok(response)
+    response
 }
 
 /// Returns the tag of a file's content.
 fn etag(bytes: &[u8]) -> String {
-    let hash = Sha256::digest(bytes);
-    let hex: String = hash
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("\"{hex}\"")
+    format!("\"{}\"", hex(&Sha256::digest(bytes)))
+}
+
+/// Returns the first half of a hash as text.
+fn hex(hash: &[u8]) -> String {
+    let bytes = hash.iter().take(16);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }

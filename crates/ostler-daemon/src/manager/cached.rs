@@ -1,4 +1,5 @@
-//! Answers that are expensive to compute: probed agents, and timelines of sessions.
+//! Answers that are expensive to compute, or that must not change: probed agents, timelines of
+//! sessions, and files that a request replaces.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +11,7 @@ use ostler_store::{Store, StoreError};
 
 use super::Manager;
 use crate::api::AgentView;
+use crate::replaced::RecentlyReplaced;
 
 /// How long the result of a probe is valid, in milliseconds. A probe starts programs.
 const PROBE_VALID_MS: i64 = 60_000;
@@ -20,14 +22,22 @@ const MAX_TIMELINES: usize = 8;
 /// Number of events that are read at once.
 const READ: usize = 1_000;
 
+/// Answers that were computed before.
+#[derive(Default)]
+pub(crate) struct Cached {
+    agents: ProbedAgents,
+    pub(crate) timelines: Arc<Timelines>,
+    pub(super) replaced: RecentlyReplaced,
+}
+
 /// Agents as they were probed last, and when.
-pub(super) type ProbedAgents = tokio::sync::Mutex<Option<(Timestamp, Vec<AgentView>)>>;
+type ProbedAgents = tokio::sync::Mutex<Option<(Timestamp, Vec<AgentView>)>>;
 
 impl Manager {
     /// Returns all agents, probed within the last minute, or now if `fresh`. Callers that ask at
     /// the same time share one probe.
     pub(crate) async fn agents(&self, fresh: bool) -> Vec<AgentView> {
-        let mut probed = self.agents.lock().await;
+        let mut probed = self.cached.agents.lock().await;
         let now = self.embedder.now();
         if let Some((at, agents)) = &*probed
             && !fresh

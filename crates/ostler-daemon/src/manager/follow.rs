@@ -73,6 +73,7 @@ async fn run(manager: Arc<Manager>, mut session: Session, login_use: Arc<LoginUs
         if let EventKind::Permission(permission) = event.kind
             && permission.decision == Decision::Asked
         {
+            manager.read_replaced(&id, &permission.id);
             let timeout = manager.options.approval_timeout;
             expiries.push(async move {
                 tokio::time::sleep(timeout).await;

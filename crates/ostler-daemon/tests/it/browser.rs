@@ -580,16 +580,27 @@ async fn the_page_is_served_with_strict_headers() {
     }
     // All scripts load at once.
     let links = page.header("link").unwrap();
+    let (_, rest) = links.split_once("</assets/").unwrap();
+    let (version, _) = rest.split_once('/').unwrap();
     for name in ["api.js", "app.js", "timeline.js"] {
-        let link = format!("</assets/{name}>; rel=modulepreload");
+        let link = format!("</assets/{version}/{name}>; rel=modulepreload");
         assert!(links.contains(&link), "{links}");
     }
+    // Files with the version never change: a browser asks for them once.
+    let script = format!("/assets/{version}/app.js");
+    assert!(page.0.contains(&format!("src=\"{script}\"")));
+    let file = rig.raw(&format!("GET {script}"), &[&host], "").await;
+    let cached = Some("max-age=31536000, immutable");
+    assert_eq!((file.status(), file.header("cache-control")), (200, cached));
+    let file = rig.raw("GET /assets/app.js", &[&host], "").await;
+    assert_eq!(file.header("cache-control"), Some("no-cache"));
     let tag = format!("If-None-Match: {}", page.header("etag").unwrap());
     let same = rig.raw("GET /", &[&host, &tag], "").await;
     assert_eq!(same.status(), 304);
     for path in [
         "/assets/",
         "/assets/none.js",
+        "/assets/0123/app.js",
         "/assets/..%2fCargo.toml",
         "/assets/%2e%2e",
         "/index.html",
