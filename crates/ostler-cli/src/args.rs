@@ -31,7 +31,9 @@ use ostler::config::{SizeLimit, ValueError};
 
 pub(crate) use self::acp::AcpArgs;
 pub(crate) use self::chat::ChatArgs;
-use self::client::APPROVALS_HELP;
+use self::client::{
+    APPROVALS_HELP, FORK_HELP, PAUSE_HELP, RESTART_HELP, RESUME_HELP, SESSION_HELP,
+};
 pub(crate) use self::client::{
     ApprovalAnswer, ApprovalsAnswerArgs, ApprovalsArgs, ApprovalsVerb, AttachArgs, OpenArgs,
     SendArgs, SessionArgs,
@@ -107,9 +109,23 @@ pub(crate) enum Verb {
     /// Send a message to a session of the daemon
     Send(SendArgs),
     /// Interrupt the turn of a session of the daemon
+    #[command(after_help = SESSION_HELP)]
     Interrupt(SessionArgs),
     /// Stop a session of the daemon
+    #[command(after_help = SESSION_HELP)]
     Stop(SessionArgs),
+    /// Hold back the messages of a session of the daemon
+    #[command(after_help = PAUSE_HELP)]
+    Pause(SessionArgs),
+    /// Resume a session of the daemon that is paused or has ended
+    #[command(after_help = RESUME_HELP)]
+    Resume(SessionArgs),
+    /// Stop a session of the daemon and continue it in a new one
+    #[command(after_help = RESTART_HELP)]
+    Restart(SessionArgs),
+    /// Continue a copy of a session of the daemon
+    #[command(after_help = FORK_HELP)]
+    Fork(SessionArgs),
     /// List and answer permission requests of the daemon's sessions
     #[command(after_help = APPROVALS_HELP)]
     Approvals(ApprovalsArgs),

@@ -3,9 +3,11 @@
 mod approval_files;
 mod cached;
 mod children;
+mod close;
 mod control;
 mod follow;
 mod gauges;
+mod messages;
 mod recovery;
 mod shutdown;
 mod spending;
@@ -24,8 +26,7 @@ use ostler::agent::{BreakerState, Breakers};
 use ostler::host::Delivery;
 use ostler::spec::{AfterTurn, Attendance, check_labels};
 use ostler::{Agent, Cause, Host, Outcome, Remote, Spec, SpecError};
-use ostler_core::event::{Ended, Event, EventKind};
-use ostler_core::log::{Log, LogEntry, NewSession};
+use ostler_core::log::NewSession;
 use ostler_store::{Filter, NewManaged, SessionRow, Store, StoreError};
 
 use crate::api::{CreateSession, SessionPage, SessionView};
@@ -413,11 +414,11 @@ impl Manager {
             rejoins,
         } = waiting;
         let own = id.clone();
-        let known = match rejoins {
-            true => self.adopt(own).await?,
+        let (known, messages) = match rejoins {
+            true => (self.adopt(own).await?, Vec::new()),
             false => {
                 self.with_store(move |store| store.dequeue(&own)).await?;
-                0
+                (0, self.queued_messages(&id).await?)
             }
         };
         let about = agent.about();
@@ -435,8 +436,17 @@ impl Manager {
         let started = tokio::task::spawn_blocking(start).await;
         let started = started.map_err(|e| Problem::new(ProblemKind::Internal, e.to_string()))?;
         let session = started?;
+        let remote = session.remote();
+        let mut unstarted = u32::from(has_prompt);
+        for text in messages {
+            // If it has ended already, its log says so.
+            if remote.send(text).is_ok() {
+                unstarted += 1;
+            }
+        }
+        self.forget_messages(&id).await;
         let live = Live {
-            remote: session.remote(),
+            remote,
             agent: about.name.to_owned(),
             login_use: Arc::new(LoginUse {
                 is_held: AtomicBool::new(login.is_some()),
@@ -446,7 +456,7 @@ impl Manager {
             breaker,
             reports: Arc::default(),
             denials: Arc::default(),
-            unstarted: Arc::new(AtomicU32::new(has_prompt.into())),
+            unstarted: Arc::new(AtomicU32::new(unstarted)),
         };
         let is_unwanted = {
             let mut state = self.state();
@@ -459,45 +469,6 @@ impl Manager {
         }
         follow::spawn(self.clone(), session, live.login_use, known);
         Ok(())
-    }
-
-    /// Ends a session that no agent runs, with one event.
-    async fn close(&self, id: &str, outcome: Outcome) {
-        let last = match self
-            .with_store({
-                let id = id.to_owned();
-                move |store| store.last_seq(&id)
-            })
-            .await
-        {
-            Ok(last) => last,
-            Err(problem) => return tracing::warn!(session = id, %problem, "session not closed"),
-        };
-        let ended = Ended {
-            outcome,
-            exit_code: None,
-            signal: None,
-            usage: None,
-        };
-        let event = Event {
-            seq: last + 1,
-            at: self.embedder.now(),
-            session: id.into(),
-            turn: 0,
-            kind: EventKind::Ended(Box::new(ended)),
-        };
-        let entry = LogEntry {
-            event,
-            raw_offset: 0,
-        };
-        if let Err(error) = FeedLog(self.feed.clone())
-            .append(Arc::new(vec![entry]))
-            .await
-        {
-            tracing::warn!(session = id, %error, "session not closed");
-        }
-        self.feed.remove(id);
-        self.state().families.remove(id);
     }
 
     /// Returns a session, given by its id or an unambiguous prefix.

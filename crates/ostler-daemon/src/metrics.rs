@@ -23,6 +23,9 @@ struct Counters {
     sessions: BTreeMap<&'static str, u64>,
     delivered: u64,
     undelivered: u64,
+    /// Refused requests of agents: of this daemon's sessions, and of others.
+    denied: u64,
+    denied_others: u64,
 }
 
 /// Current numbers.
@@ -127,6 +130,16 @@ impl Metrics {
         }
     }
 
+    /// Counts a request of an agent that was refused.
+    pub(crate) fn on_denied(&self, is_own: bool) {
+        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_own {
+            counters.denied += 1;
+        } else {
+            counters.denied_others += 1;
+        }
+    }
+
     /// Returns the metrics as text, with the current numbers.
     pub(crate) fn text(&self, gauges: &Gauges) -> String {
         let counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,6 +203,18 @@ impl Metrics {
             "counter",
             "Cost of all turns in US dollars, as far as known.",
             &one(counters.cost_usd),
+        );
+        metric(
+            "requests_denied_total",
+            "counter",
+            "Requests of agents that were refused.",
+            &[
+                ("{agent_of=\"daemon\"}".to_owned(), counters.denied as f64),
+                (
+                    "{agent_of=\"other\"}".to_owned(),
+                    counters.denied_others as f64,
+                ),
+            ],
         );
         metric(
             "webhook_attempts_total",

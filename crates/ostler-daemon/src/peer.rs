@@ -78,7 +78,9 @@ pub(crate) fn identify(
         // An agent of another Ostler, or one that escaped.
         None if is_marked => Caller::Agent {
             session: None,
-            claims: None,
+            claims: lineage
+                .iter()
+                .find_map(|pid| environ(*pid).and_then(|environ| mark(&environ))),
         },
         // Also the daemon itself, in tests that call it from within.
         _ => Caller::User {

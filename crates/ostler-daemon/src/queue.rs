@@ -113,6 +113,13 @@ impl<T> FairQueue<T> {
         removed
     }
 
+    /// Returns true if a session waits.
+    pub(crate) fn contains(&self, is_it: impl Fn(&T) -> bool) -> bool {
+        self.waiting
+            .iter()
+            .any(|(_, items)| items.iter().any(&is_it))
+    }
+
     /// Returns the number of waiting sessions.
     pub(crate) fn len(&self) -> usize {
         self.waiting.iter().map(|(_, items)| items.len()).sum()

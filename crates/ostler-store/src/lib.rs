@@ -9,8 +9,8 @@
 //! Reading order: `files` creates the directory, `database` opens the file in it, and `schema`
 //! migrates it. `writer` is the only thread that writes events, and `index` updates the rows that
 //! an event affects. `rows`, `history`, `usage` and `search` are the queries, on the connections of
-//! `pool`; `prune` removes sessions. `managed`, `approvals` and `deliveries` are for the sessions
-//! of a daemon, and `ledger` for the evaluation.
+//! `pool`; `prune` removes sessions. `managed`, `queued_messages`, `approvals` and `deliveries`
+//! are for the sessions of a daemon, and `ledger` for the evaluation.
 
 mod error;
 mod files;
@@ -28,6 +28,7 @@ mod index;
 mod writer;
 mod rows;
 mod managed;
+mod queued_messages;
 mod usage;
 mod search;
 mod prune;
@@ -50,6 +51,7 @@ pub use ledger::{
 pub use managed::{IdempotentRequest, ManagedSession, NewManaged, Orphaned};
 pub use ostler_core::log::{AppendFuture, Log, LogEntry, LogError, NewSession, SessionRecord};
 pub use prune::{PruneLimits, Pruned};
+pub use queued_messages::{NewQueuedMessage, QueueResult};
 pub use rows::{EventRow, Filter, SessionRow, SessionStatus, UnknownMessages};
 pub use search::{SearchHit, SearchPage, SearchQuery, SnippetPart, Speaker};
 pub use store::Store;

@@ -74,10 +74,7 @@ pub(crate) fn create(db: &Connection, new: &NewManaged, started: Option<u64>) ->
     )?
     .execute(params![key, new.request, index::PROMPT_HEAD])?;
     if let Some(idempotency) = &new.key {
-        db.execute(
-            "UPDATE idempotency SET response = ?2 || ?3 WHERE key = ?1",
-            params![idempotency, CREATING, new.session.session],
-        )?;
+        mark_effective(db, idempotency, &new.session.session)?;
     }
     if let Some(parent) = &new.parent {
         db.execute(
@@ -204,12 +201,12 @@ pub(crate) fn orphaned(db: &Connection) -> Result<Vec<Orphaned>> {
 /// How long the response to a request with an idempotency key is kept: a day.
 const RETENTION_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// Start of a response that is not known yet: the id of the session follows that the request
-/// creates.
-const CREATING: &str = "?";
+/// Start of a response that is not known yet, although the request has taken effect: the id of its
+/// session follows.
+const UNANSWERED: &str = "?";
 
-/// The same, if the daemon is gone that created the session.
-const CREATED: &str = "@";
+/// The same, if the daemon is gone that was to answer.
+const NEVER_ANSWERED: &str = "@";
 
 /// State of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -218,8 +215,9 @@ pub enum IdempotentRequest {
     New,
     /// An identical request was answered with this.
     Done(String),
-    /// An identical request created this session, but its daemon was killed before it answered.
-    Created(String),
+    /// An identical request took effect on this session, which it may have created, but its daemon
+    /// was killed before it answered.
+    TookEffect(String),
     /// An identical request is being processed.
     Running,
     /// The key was used for another request.
@@ -253,13 +251,22 @@ pub(crate) fn begin_idempotent(
             IdempotentRequest::New
         }
         Some((other, _)) if other != fingerprint => IdempotentRequest::Different,
-        Some((_, Some(response))) if response.starts_with(CREATING) => IdempotentRequest::Running,
-        Some((_, Some(response))) => match response.strip_prefix(CREATED) {
-            Some(session) => IdempotentRequest::Created(session.to_owned()),
+        Some((_, Some(response))) if response.starts_with(UNANSWERED) => IdempotentRequest::Running,
+        Some((_, Some(response))) => match response.strip_prefix(NEVER_ANSWERED) {
+            Some(session) => IdempotentRequest::TookEffect(session.to_owned()),
             None => IdempotentRequest::Done(response),
         },
         Some((_, None)) => IdempotentRequest::Running,
     })
+}
+
+/// Marks a request with an idempotency key as effective, in the transaction that makes it so.
+pub(crate) fn mark_effective(db: &Connection, key: &str, session: &str) -> Result<()> {
+    db.execute(
+        "UPDATE idempotency SET response = ?2 || ?3 WHERE key = ?1",
+        [key, UNANSWERED, session],
+    )
+    .map(drop)
 }
 
 /// Stores the response to a request with an idempotency key; `None` forgets the request.
@@ -274,17 +281,17 @@ pub(crate) fn end_idempotent(db: &Connection, key: &str, response: Option<&str>)
     Ok(())
 }
 
-/// Forgets requests without a response, whose daemon is gone, unless they created a session.
+/// Forgets requests without a response, whose daemon is gone, unless they took effect.
 pub(crate) fn forget_unanswered(db: &Connection) -> Result<()> {
     db.execute(
         "UPDATE idempotency SET response = ?2 || substr(response, 2)
          WHERE substr(response, 1, 1) = ?1
          AND substr(response, 2) IN (SELECT session FROM sessions)",
-        [CREATING, CREATED],
+        [UNANSWERED, NEVER_ANSWERED],
     )?;
     db.execute(
         "DELETE FROM idempotency WHERE response IS NULL OR substr(response, 1, 1) = ?1",
-        [CREATING],
+        [UNANSWERED],
     )
     .map(drop)
 }

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/6.sql"),
     include_str!("schema/7.sql"),
     include_str!("schema/8.sql"),
+    include_str!("schema/9.sql"),
 ];
 
 /// The migrations for a read-only connection: temporary views and tables that shadow those of the
@@ -29,6 +30,7 @@ const OVERLAYS: [Overlay; MIGRATIONS.len()] = [
     Overlay::NewTables,
     Overlay::NewTables,
     Overlay::Script(include_str!("schema/6.read.sql")),
+    Overlay::NewTables,
     Overlay::NewTables,
     Overlay::NewTables,
 ];

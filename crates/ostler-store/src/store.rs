@@ -19,6 +19,7 @@ use crate::files::StoreDir;
 use crate::managed::{self, IdempotentRequest, ManagedSession, NewManaged, Orphaned};
 use crate::pool::{Pool, QueryLength};
 use crate::prune::{self, PruneLimits, Pruned};
+use crate::queued_messages::{self, NewQueuedMessage, QueueResult};
 use crate::rows::{self, EventRow, Filter, LookupResult, SessionRow, UnknownMessages};
 use crate::search::{self, SearchPage, SearchQuery};
 use crate::usage::{self, UsageQuery, UsageReport};
@@ -321,6 +322,30 @@ impl Store {
         let pid = std::process::id();
         let started = driver::started(pid);
         self.change(|db| managed::dequeue(db, session, pid, started))
+    }
+
+    /// Stores a message to a session that waits to be started.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn queue_message(&self, message: &NewQueuedMessage<'_>) -> Result<QueueResult, StoreError> {
+        self.change(|db| queued_messages::add(db, message))
+    }
+
+    /// Returns the messages that wait for the start of a session, in order.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn queued_messages(&self, session: &str) -> Result<Vec<String>, StoreError> {
+        self.query(|db| queued_messages::all(db, session))
+    }
+
+    /// Removes the messages that wait for the start of a session.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn remove_queued_messages(&self, session: &str) -> Result<(), StoreError> {
+        self.change(|db| queued_messages::remove(db, session))
     }
 
     /// Makes this process the driver of a session that runs elsewhere, and that an earlier process

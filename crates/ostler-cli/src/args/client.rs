@@ -71,11 +71,10 @@ pub(crate) struct SendArgs {
     pub(crate) json: bool,
 }
 
-const SESSION_HELP: &str = "\
+pub(super) const SESSION_HELP: &str = "\
 Exit codes: 0 requested, 2 there is no such session or it has ended, 3 no daemon is running.";
 
 #[derive(Debug, Args)]
-#[command(after_help = SESSION_HELP)]
 pub(crate) struct SessionArgs {
     /// Session id or a unique prefix
     #[arg(allow_hyphen_values = true)]
@@ -84,6 +83,33 @@ pub(crate) struct SessionArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+pub(super) const PAUSE_HELP: &str = "\
+The current turn continues, and messages wait until `ostler resume`.
+
+Exit codes: 0 requested, 2 the session cannot be paused, 3 no daemon is running.";
+
+pub(super) const RESUME_HELP: &str = "\
+A paused session gets the messages that were held back. One that has ended continues in a new \
+session of the daemon, with the same permissions, and waits for a message: see `ostler send`.
+
+To give it a task at once, or without the daemon, use `ostler run --resume` or `ostler chat --resume`.
+
+Exit codes: 0 resumed, 2 the session cannot be resumed, 3 no daemon is running.";
+
+pub(super) const RESTART_HELP: &str = "\
+The new session has a new process, the same conversation and the same permissions. It waits for a \
+message: see `ostler send`.
+
+Exit codes: 0 restarted, 2 the session cannot be resumed, 3 no daemon is running.";
+
+pub(super) const FORK_HELP: &str = "\
+The session itself is left as it is. The copy has the same permissions and waits for a message: see \
+`ostler send`.
+
+To give the copy a task at once, use `ostler run --resume ID --fork \"…\"`.
+
+Exit codes: 0 forked, 2 the session cannot be forked, 3 no daemon is running.";
 
 const OPEN_HELP: &str = "\
 Examples:

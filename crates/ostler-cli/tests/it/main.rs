@@ -46,6 +46,7 @@ mod sandbox;
 mod schemathesis;
 mod serve;
 mod serve_options;
+mod session_verbs;
 mod sessions;
 mod slow;
 mod stalled_readers;

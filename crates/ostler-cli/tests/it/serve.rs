@@ -239,7 +239,7 @@ fn units_start_this_program() {
 }
 
 /// A script that answers every message, until its input ends.
-const ECHO: &str = "loop 1000\nread-user\ninit\ntext hi\nresult hi\nend";
+pub(crate) const ECHO: &str = "loop 1000\nread-user\ninit\ntext hi\nresult hi\nend";
 
 fn message(text: &str) -> SendMessage {
     SendMessage {
@@ -249,7 +249,7 @@ fn message(text: &str) -> SendMessage {
 }
 
 /// Writes the transcript that Claude Code has of a session, without which it cannot resume it.
-fn transcript(rig: &Rig) {
+pub(crate) fn transcript(rig: &Rig) {
     let dir = rig.dir().canonicalize().unwrap();
     let folder = dir.to_str().unwrap().replace(['/', '.', '_'], "-");
     let folder = rig.path(".claude/projects").join(folder);
@@ -294,6 +294,37 @@ fn a_killed_daemon_is_recovered() {
         stderr.contains("1 sessions of an earlier daemon were closed"),
         "{stderr}"
     );
+}
+
+// A message to a session that waits is not lost: the next daemon delivers it.
+#[test]
+fn a_killed_daemon_loses_no_message_that_waits() {
+    let rig = Rig::new();
+    let _ = fake::install_as(rig.dir(), "claude", "read\ninit\nhang");
+    let flags = ["--max-sessions", "1"];
+    let served = Served::start_with(&rig, &flags);
+    let first = create(&rig, &served);
+    block_on(events_until(&served.client, &first.id, "started"));
+    let waiting = create(&rig, &served);
+    for text in ["one", "two"] {
+        let sent = finish(&mut command(&rig, &["send", &waiting.id[..8], text]));
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    }
+    served.kill();
+
+    rig.file("claude.script", ECHO);
+    let served = Served::start_with(&rig, &flags);
+    let result = block_on(served.client.result(&waiting.id, PATIENCE)).unwrap();
+    assert_eq!((result.done, result.turn), (true, 3));
+    block_on(served.client.stop(&waiting.id)).unwrap();
+    let events = block_on(events_until(&served.client, &waiting.id, "ended"));
+    let started = events
+        .iter()
+        .filter(|event| event["type"] == "turn_started");
+    let prompts: Vec<&Value> = started.map(|turn| &turn["prompt"]).collect();
+    assert_eq!(prompts, ["go", "one", "two"]);
+    check_log(&events);
+    served.stop();
 }
 
 /// Returns the states and parents of all processes.

@@ -212,13 +212,52 @@ fn keys_of_the_daemon_are_not_stored() {
 
 /// Sends a request over the socket and returns the body of the response.
 fn get(served: &Served, path: &str) -> Value {
+    serde_json::from_str(&text(served, path)).unwrap()
+}
+
+/// Sends a request over the socket and returns the text of the response.
+fn text(served: &Served, path: &str) -> String {
     let mut socket = UnixStream::connect(served.client.socket()).unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     socket.write_all(head.as_bytes()).unwrap();
     let mut text = String::new();
     socket.read_to_string(&mut text).unwrap();
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
-    serde_json::from_str(body).unwrap()
+    body.to_owned()
+}
+
+// An agent of `ostler run` is an agent too. Its log has one writer, so the daemon counts it.
+#[test]
+fn an_agent_of_another_process_is_refused_and_counted() {
+    let rig = Rig::new();
+    let flags = ["--log=warn", "serve"];
+    let served = Served::spawn(&mut command(&rig, &flags));
+    let (fake, socket) = (fake::program(), served.client.socket().display());
+    let script = format!(
+        "#!/bin/bash\n{fake} request {socket} GET /v1/sessions {dir}/answer\n\
+         exec -a \"$0\" {fake} \"$@\"\n",
+        fake = fake.display(),
+        dir = rig.dir().display(),
+    );
+    program(&rig.path("claude"), &script);
+    rig.file("claude.script", TALK);
+    let done = finish(&mut command(
+        &rig,
+        &["run", "--agent=claude", "--json", "go"],
+    ));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let answer = std::fs::read_to_string(rig.path("answer")).unwrap();
+    assert_eq!(answer, "403");
+    let metrics = text(&served, "/metrics");
+    let counted = metrics.contains("\nostler_requests_denied_total{agent_of=\"other\"} 1\n");
+    assert!(counted, "{metrics}");
+    let result: Value = serde_json::from_str(&done.stdout).unwrap();
+    let id = result["session"].as_str().unwrap();
+    let log = served.stop();
+    let line = log
+        .lines()
+        .find(|line| line.contains("agent of another process"));
+    assert!(line.is_some_and(|line| line.contains(&id[..8])), "{log}");
 }
 
 #[test]

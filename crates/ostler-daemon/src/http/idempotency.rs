@@ -29,6 +29,8 @@ pub(super) struct Repeatable<'a> {
     pub(super) what: &'a str,
     /// Its body.
     pub(super) body: &'a [u8],
+    /// The status of its response if it succeeds.
+    pub(super) status: StatusCode,
     /// The agent's session if an agent sent it: its keys are not those of other callers.
     pub(super) owner: Option<&'a str>,
 }
@@ -61,13 +63,15 @@ where
         Some(session) => format!("{session} {key}"),
     };
     let run = run(Some(key.clone()));
-    to_the_end(async move { run_once(&manager, key, fingerprint, run).await }).await
+    let status = request.status;
+    to_the_end(async move { run_once(&manager, key, fingerprint, status, run).await }).await
 }
 
 async fn run_once(
     manager: &Manager,
     key: String,
     fingerprint: String,
+    expected: StatusCode,
     run: impl Future<Output = Result<(StatusCode, String), Problem>>,
 ) -> Reply {
     let (own, at) = (key.clone(), manager.embedder.now());
@@ -81,9 +85,9 @@ async fn run_once(
             let status = status.parse().unwrap_or(StatusCode::OK);
             return Ok(replayed(json(status, text.to_owned())));
         }
-        IdempotentRequest::Created(session) => {
+        IdempotentRequest::TookEffect(session) => {
             let session = manager.get(&session).await?;
-            return Ok(replayed(super::body::json(StatusCode::CREATED, &session)?));
+            return Ok(replayed(super::body::json(expected, &session)?));
         }
         IdempotentRequest::Running => {
             let why = "a request with this idempotency key is being processed";

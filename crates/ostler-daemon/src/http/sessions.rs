@@ -44,6 +44,7 @@ pub(super) async fn create(
             headers: &headers,
             what: "POST /v1/sessions",
             body: &bytes,
+            status: StatusCode::CREATED,
             owner: session.as_deref(),
         };
         let run = |key| async move {
@@ -62,6 +63,7 @@ pub(super) async fn create(
         headers: &headers,
         what: "POST /v1/sessions",
         body: &bytes,
+        status: StatusCode::CREATED,
         owner: None,
     };
     idempotency::once(manager, repeatable, run).await
@@ -144,14 +146,15 @@ pub(super) async fn send(
     let message = parse(&bytes)?;
     let what = format!("POST /v1/sessions/{id}/messages");
     let own = manager.clone();
-    let run = |_| async move {
-        own.send(&id, message).await?;
+    let run = |key| async move {
+        own.send(&id, message, key).await?;
         encoded(StatusCode::ACCEPTED, &own.get(&id).await?)
     };
     let repeatable = Repeatable {
         headers: &headers,
         what: &what,
         body: &bytes,
+        status: StatusCode::ACCEPTED,
         owner: None,
     };
     idempotency::once(manager, repeatable, run).await

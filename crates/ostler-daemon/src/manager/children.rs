@@ -47,6 +47,7 @@ impl Manager {
         if let Err(problem) = &created
             && matches!(problem.kind, ProblemKind::Forbidden | ProblemKind::Refused)
         {
+            self.metrics.on_denied(true);
             self.report_denied(parent, true, "POST /v1/sessions");
         }
         created
@@ -155,18 +156,28 @@ impl Manager {
         }
     }
 
-    /// Reports a request of an agent that was refused, in the events of its session.
+    /// Reports a request of an agent that was refused, in the events of its session. Those of
+    /// another process's session have one writer, that process: they are only counted and logged.
     pub(crate) fn report_refused(&self, caller: &Caller, request: &str) {
         let Caller::Agent { session, claims } = caller else {
             return;
         };
-        match session.as_ref().or(claims.as_ref()) {
-            Some(id) => self.report_denied(id, session.is_some(), request),
-            // Its events belong to another process.
-            None => tracing::warn!(
-                request,
-                "refused: the caller is an agent of another process"
-            ),
+        let id = session.as_ref().or(claims.as_ref());
+        match id.filter(|id| self.live(id).is_some()) {
+            Some(id) => {
+                self.metrics.on_denied(true);
+                self.report_denied(id, session.is_some(), request);
+            }
+            None => {
+                self.metrics.on_denied(false);
+                let session = id.map(|id| sanitize(id));
+                let session = session.as_deref().unwrap_or("unknown");
+                tracing::warn!(
+                    session,
+                    request,
+                    "refused: the caller is an agent of another process"
+                );
+            }
         }
     }
 

@@ -1,7 +1,6 @@
-//! Requests for one session: messages, interrupts, answers, pause, stop, restart, fork, delete.
+//! Requests for one session: interrupts, answers, pause, stop, restart, fork, delete.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ostler::permission::PermissionAnswer;
@@ -12,10 +11,8 @@ use ostler_store::{
     ApprovalDecision, ApprovalState, DecideResult, ManagedSession, SessionRow, SessionStatus,
 };
 
-use super::{Admission, Live, Manager, check_breaker, stored};
-use crate::api::{
-    Answer, AnswerDecision, ApprovalView, CreateSession, SendMessage, SessionView, WhenBusy,
-};
+use super::{Admission, Live, Manager, stored};
+use crate::api::{Answer, AnswerDecision, ApprovalView, CreateSession, SessionView};
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
 
@@ -33,42 +30,6 @@ impl Manager {
             Some(live) => Ok((row, live)),
             None => Err(not_running(&row)),
         }
-    }
-
-    /// Sends a message.
-    pub(crate) async fn send(
-        self: &Arc<Self>,
-        id: &str,
-        message: SendMessage,
-    ) -> Result<(), Problem> {
-        if message.text.trim().is_empty() {
-            let why = "text: expected a non-empty message";
-            return Err(Problem::new(ProblemKind::BadRequest, why));
-        }
-        let (row, live) = self.running(id).await?;
-        let busy = match message.when_busy {
-            WhenBusy::Queue => ostler::session::WhenBusy::Queue,
-            WhenBusy::Steer => ostler::session::WhenBusy::Steer,
-            WhenBusy::Refuse => ostler::session::WhenBusy::Refuse,
-        };
-        if message.when_busy == WhenBusy::Refuse
-            && live.remote.status().state == SessionState::Working
-        {
-            return Err(Problem::new(ProblemKind::Refused, "a turn is in progress"));
-        }
-        // The message would start the agent again.
-        if let (Some(breaker), None) = (&live.breaker, live.remote.pid())
-            && live.remote.status().state == SessionState::Idle
-        {
-            check_breaker(breaker)?;
-        }
-        if live.remote.pid().is_none() && live.remote.status().state == SessionState::Idle {
-            self.take_login(&row.session, &live).await;
-        }
-        live.unstarted.fetch_add(1, Ordering::AcqRel);
-        live.remote
-            .send_when(message.text, busy)
-            .map_err(|_| ended(&row))
     }
 
     /// Interrupts the current turn. Returns false if there is none.
@@ -350,7 +311,7 @@ fn check_own(row: &SessionRow) -> Result<(), Problem> {
     }
 }
 
-fn ended(row: &SessionRow) -> Problem {
+pub(super) fn ended(row: &SessionRow) -> Problem {
     let why = format!("session {} has ended", row.session);
     Problem::new(ProblemKind::SessionEnded, why)
         .hint("continue it with `POST /v1/sessions/{id}/resume`")
@@ -366,7 +327,7 @@ fn not_continued(row: &SessionRow) -> Problem {
         .hint("start a new session; `ostler sessions fetch ID` gets the changes of one that ended")
 }
 
-fn not_running(row: &SessionRow) -> Problem {
+pub(super) fn not_running(row: &SessionRow) -> Problem {
     match row.status {
         SessionStatus::Live(pid) if pid != std::process::id() => {
             let why = format!(

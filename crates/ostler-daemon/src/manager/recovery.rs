@@ -141,6 +141,7 @@ impl Manager {
                 raw_offset: 0,
             });
         let stored = self.store.append(Arc::new(entries.collect())).await;
+        self.forget_messages(&orphan.row.session).await;
         stored.map_err(|error| Problem::new(ProblemKind::StoreFailed, error.to_string()))
     }
 

@@ -119,6 +119,9 @@ async fn an_agent_cannot_control_its_daemon() {
         notices.iter().copied().any(|event| claimed(&event)),
         "{notices:#?}"
     );
+    let metrics = rig.tcp("GET /metrics", &[], "").await.0;
+    let counted = metrics.contains("\nostler_requests_denied_total{agent_of=\"daemon\"} 18\n");
+    assert!(counted, "{metrics}");
     // The link was not used up.
     let headers = [
         format!("Host: 127.0.0.1:{}", rig.port),

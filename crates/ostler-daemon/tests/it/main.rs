@@ -19,6 +19,7 @@ mod children;
 mod control;
 mod logins;
 mod queue;
+mod queued_messages;
 mod recovery;
 mod rejoin;
 mod rig;

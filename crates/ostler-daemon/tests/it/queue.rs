@@ -5,7 +5,7 @@ use ostler_daemon::{ManagerOptions, ParallelLimits};
 
 use crate::rig::{ECHO, Rig};
 
-fn at_most(total: usize) -> ManagerOptions {
+pub(crate) fn at_most(total: usize) -> ManagerOptions {
     ManagerOptions {
         parallel: ParallelLimits {
             total,

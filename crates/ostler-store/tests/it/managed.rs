@@ -8,7 +8,8 @@ use ostler_core::event::{
 use ostler_core::outcome::Outcome;
 use ostler_store::{
     ApprovalDecision, ApprovalFilter, ApprovalSelection, ApprovalState, DecideResult,
-    DeliveryResult, Filter, IdempotentRequest, Log, NewManaged, NewSession, Store,
+    DeliveryResult, Filter, IdempotentRequest, Log, NewManaged, NewQueuedMessage, NewSession,
+    QueueResult, Store,
 };
 
 use crate::rig::{append, entry, new_session, texts};
@@ -443,6 +444,39 @@ fn children_are_listed_with_their_parent() {
     assert_eq!(store.children("b").unwrap(), []);
 }
 
+#[test]
+fn messages_to_a_waiting_session_are_stored_in_order_and_limited() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    store.create_managed(&managed("a", 1, true)).unwrap();
+    let begin = |key: &str| store.begin_idempotent(key, "f", Timestamp(10)).unwrap();
+    let add = |session: &str, text: &str, key: Option<&str>| {
+        let message = NewQueuedMessage {
+            session,
+            text,
+            key,
+            max_messages: 3,
+            max_bytes: 10,
+        };
+        store.queue_message(&message).unwrap()
+    };
+    assert_eq!(begin("k"), IdempotentRequest::New);
+    assert_eq!(add("a", "one", None), QueueResult::Stored);
+    assert_eq!(add("a", "two", Some("k")), QueueResult::Stored);
+    assert_eq!(add("a", "fiveš", None), QueueResult::Full, "too large");
+    assert_eq!(add("a", "four", None), QueueResult::Stored);
+    assert_eq!(add("a", "", None), QueueResult::Full, "too many");
+    assert_eq!(add("b", "one", None), QueueResult::NotWaiting);
+    // The daemon is killed before it answers the request, and the next one starts.
+    store.forget_unanswered().unwrap();
+    assert_eq!(begin("k"), IdempotentRequest::TookEffect("a".to_owned()));
+    assert!(store.dequeue("a").unwrap());
+    assert_eq!(add("a", "late", None), QueueResult::NotWaiting);
+    assert_eq!(store.queued_messages("a").unwrap(), ["one", "two", "four"]);
+    store.remove_queued_messages("a").unwrap();
+    assert_eq!(store.queued_messages("a").unwrap(), [""; 0]);
+}
+
 // A session and the key of its request are stored together: no crash can separate them.
 #[test]
 fn a_session_is_stored_with_its_idempotency_key() {
@@ -459,7 +493,7 @@ fn a_session_is_stored_with_its_idempotency_key() {
     assert_eq!(begin("k"), IdempotentRequest::Running);
     // The daemon is killed, and the next one starts.
     store.forget_unanswered().unwrap();
-    assert_eq!(begin("k"), IdempotentRequest::Created("a".to_owned()));
+    assert_eq!(begin("k"), IdempotentRequest::TookEffect("a".to_owned()));
     assert_eq!(begin("lost"), IdempotentRequest::New);
     store.end_idempotent("k", Some("201 {}")).unwrap();
     assert_eq!(begin("k"), IdempotentRequest::Done("201 {}".to_owned()));
