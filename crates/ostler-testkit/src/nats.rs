@@ -25,8 +25,9 @@ const PORTS: std::ops::Range<u16> = 12_000..32_000;
 /// Distance between the ports at which two processes with consecutive ids start to search.
 const PORTS_PER_PROCESS: u32 = 32;
 
-/// How long a server may take to accept connections.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a server may take to accept connections on a busy machine, or to be part of its
+/// cluster again.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns the server's program, if there is one.
 #[must_use]

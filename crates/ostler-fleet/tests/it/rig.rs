@@ -298,7 +298,7 @@ impl Rig {
             require_tls: false,
             api: None,
         };
-        Connection::open(&settings).await.unwrap()
+        patiently(|| Connection::open(&settings)).await
     }
 
     pub(crate) async fn place(&self, url: &str, run: &str, lease: Duration) -> Arc<FleetPlace> {
@@ -314,16 +314,19 @@ impl Rig {
         run: &str,
         lease: Duration,
     ) -> Arc<FleetPlace> {
-        let options = OwnerOptions {
-            name: token("owner"),
-            key: Arc::new(key),
-            run: token(run),
-            lease,
-            labels: BTreeSet::new(),
-            replicas: self.replicas(),
-        };
-        let place = FleetPlace::open(connection, options, self.store(), now).await;
-        Arc::new(place.unwrap())
+        let key = Arc::new(key);
+        let place = patiently(|| {
+            let options = OwnerOptions {
+                name: token("owner"),
+                key: key.clone(),
+                run: token(run),
+                lease,
+                labels: BTreeSet::new(),
+                replicas: self.replicas(),
+            };
+            FleetPlace::open(connection.clone(), options, self.store(), now)
+        });
+        Arc::new(place.await)
     }
 
     pub(crate) fn worker_options(&self, name: &str) -> WorkerOptions {
@@ -379,7 +382,27 @@ impl Rig {
 
     /// Starts a part of the fleet in another process: a test of this binary with that path.
     pub(crate) fn process_at(&self, role: &str, url: &str, argument: &str) -> Process {
-        let child = Command::new(std::env::current_exe().unwrap())
+        self.process_in(&[], role, url, argument)
+    }
+
+    /// Starts a part of the fleet with a command that runs another one.
+    pub(crate) fn process_in(
+        &self,
+        enter: &[String],
+        role: &str,
+        url: &str,
+        argument: &str,
+    ) -> Process {
+        let own = std::env::current_exe().unwrap();
+        let mut command = match enter.split_first() {
+            Some((program, args)) => {
+                let mut command = Command::new(program);
+                command.args(args).arg(own);
+                command
+            }
+            None => Command::new(own),
+        };
+        let child = command
             .args(["--exact", role, "--nocapture"])
             .env(DIRECTORY, &self.dir)
             .env(SERVER, url)
@@ -499,6 +522,22 @@ impl Collected {
 impl Observer for Collected {
     fn on(&self, event: RunEvent) {
         self.0.lock().unwrap().push(event);
+    }
+}
+
+/// Tries something until it succeeds: a busy server answers late.
+pub(crate) async fn patiently<T, E, F>(mut attempt: impl FnMut() -> F) -> T
+where
+    E: std::fmt::Display,
+    F: Future<Output = Result<T, E>>,
+{
+    let begin = std::time::Instant::now();
+    loop {
+        match attempt().await {
+            Ok(value) => return value,
+            Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

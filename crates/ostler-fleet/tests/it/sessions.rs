@@ -24,10 +24,10 @@ use ostler_fleet::worker::Drain;
 use ostler_store::Store;
 use ostler_testkit::nats::NatsServer;
 
-use crate::rig::{PATIENCE, Rig, has_server, now, token, until};
+use crate::rig::{PATIENCE, Rig, has_server, now, patiently, token, until};
 
-/// A lease that a test can wait for.
-const SHORT: Duration = Duration::from_secs(3);
+/// A lease that a test can wait for, and longer than a busy machine holds a worker up.
+const SHORT: Duration = Duration::from_secs(10);
 
 /// Answers every message.
 const ECHO: &str = "loop 1000\nread-user\ninit\ntext hi\nresult hi\nend";
@@ -47,16 +47,20 @@ impl Rig {
     ) -> Arc<FleetSessions> {
         let path = std::env::var_os("PATH").unwrap();
         let host = Host::new([("PATH".into(), path)]);
-        let options = SessionsOptions {
-            name: token("owner"),
-            key: Arc::new(key),
-            run: token("sessions"),
-            lease,
-            replicas: 1,
-            git: Git::new(&host, &self.path("owner-cache")).unwrap(),
-            bundles: self.path("bundles"),
-        };
-        FleetSessions::open(connection, options, now).await.unwrap()
+        let key = Arc::new(key);
+        patiently(|| {
+            let options = SessionsOptions {
+                name: token("owner"),
+                key: key.clone(),
+                run: token("sessions"),
+                lease,
+                replicas: 1,
+                git: Git::new(&host, &self.path("owner-cache")).unwrap(),
+                bundles: self.path("bundles"),
+            };
+            FleetSessions::open(connection.clone(), options, now)
+        })
+        .await
     }
 
     pub(crate) fn script(&self, text: &str) {
@@ -316,7 +320,7 @@ fn a_worker_stops_a_session_that_its_owner_does_not_know() {
     let (workers, first, second) = (runtime(), runtime(), runtime());
     let worker = workers.block_on(rig.worker(&server.url(), rig.worker_options("w1")));
     first.block_on(async {
-        let fleet = rig.sessions(&server.url(), Duration::from_secs(10)).await;
+        let fleet = rig.sessions(&server.url(), SHORT).await;
         let mut session = start(&rig, &fleet, &rig.store(), Spec::new("first"));
         turn(&mut session).await;
         std::mem::forget(session); // a killed process does not ask its worker to stop

@@ -1,4 +1,5 @@
 //! Tests that take a minute or more. They run one at a time.
 
 mod chaos;
+mod link;
 mod proxy;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_eval::runner::RunEnd;
 use ostler_eval::trial::{TrialResult, Verdict};
@@ -11,7 +10,7 @@ use ostler_store::{Ledger, Store};
 use ostler_testkit::nats::NatsServer;
 use tokio::sync::watch;
 
-use crate::rig::{PATIENCE, Rig, check_books, has_server, here, until};
+use crate::rig::{Collected, PATIENCE, Rig, check_books, has_server, here, until};
 
 fn results(store: &Store, run: &str) -> BTreeMap<String, TrialResult> {
     let trials = Ledger::new(store).trials(run).unwrap();
@@ -125,10 +124,12 @@ async fn a_run_without_workers_waits_for_one() {
     }
     let (rig, server) = (Rig::new(), NatsServer::start());
     let place = rig.place(&server.url(), "run", PATIENCE).await;
-    let runner = Arc::new(rig.runner("run", &rig.plain_suite(1), place));
+    let collected = Arc::new(Collected::default());
+    let mut runner = rig.runner("run", &rig.plain_suite(1), place);
+    runner.observer = collected.clone();
     let (_stop, cancelled) = watch::channel(false);
-    let running = tokio::spawn(runner.run(cancelled));
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let running = tokio::spawn(Arc::new(runner).run(cancelled));
+    until("the run waits", || !collected.waiting().is_empty()).await;
     // Nothing is fed ahead of the capacity.
     let store = rig.store();
     let trials = Ledger::new(&store).trials("run").unwrap();

@@ -116,23 +116,19 @@ impl NatsCluster {
         });
     }
 
-    /// Returns the node that leads a stream, waiting until there is one.
-    ///
-    /// # Panics
-    /// If there is none.
+    /// Returns the node that leads a stream, if the stream exists and a running node leads it.
     #[must_use]
-    pub fn leader(&mut self, stream: &str) -> usize {
-        let name = self.wait("a leader of the stream", |cluster| {
-            let reply = cluster.ask("/jsz?accounts=true&streams=true")?;
-            let accounts = reply["account_details"].as_array()?.iter();
-            let mut streams = accounts
-                .filter_map(|it| it["stream_detail"].as_array())
-                .flatten();
-            let found = streams.find(|it| it["name"] == stream)?;
-            Some(found["cluster"]["leader"].as_str()?.to_owned())
-        });
-        let number = name.strip_prefix('n').and_then(|text| text.parse().ok());
-        number.expect("nodes are named n0, n1, n2")
+    pub fn leader(&self, stream: &str) -> Option<usize> {
+        let reply = self.ask("/jsz?accounts=true&streams=true")?;
+        let accounts = reply["account_details"].as_array()?.iter();
+        let mut streams = accounts
+            .filter_map(|it| it["stream_detail"].as_array())
+            .flatten();
+        let found = streams.find(|it| it["name"] == stream)?;
+        let name = found["cluster"]["leader"].as_str()?;
+        let number = name.strip_prefix('n')?.parse().ok()?;
+        let node: &Node = self.nodes.get(number)?;
+        node.child.is_some().then_some(number)
     }
 
     fn meta_leader(&self) -> Option<String> {

@@ -1,6 +1,7 @@
-//! A proxy on loopback between a worker and its servers, which can drop the traffic.
+//! A proxy between a worker and its servers, which can drop the traffic.
 
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -10,27 +11,32 @@ use tokio::task::JoinHandle;
 
 /// A proxy. Dropping it closes its port.
 pub(super) struct Proxy {
-    port: u16,
+    address: SocketAddr,
     is_cut: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// Forwards connections to the first of these ports that accepts one.
-    pub(super) async fn start(ports: Vec<u16>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+    /// Listens on an address of this machine, and forwards connections to the first of these ports
+    /// of loopback that accepts one.
+    pub(super) async fn start(address: &str, ports: Vec<u16>) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
         let (is_cut, watched) = watch::channel(false);
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(forward(client, ports.clone(), watched.clone()));
             }
         });
-        Self { port, is_cut, task }
+        Self {
+            address,
+            is_cut,
+            task,
+        }
     }
 
     pub(super) fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{}", self.address)
     }
 
     /// Holds the traffic back, as a network does that drops every packet.
