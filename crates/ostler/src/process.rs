@@ -25,6 +25,8 @@ mod sandboxed;
 mod spawn_error;
 mod spawner;
 #[cfg(target_os = "linux")]
+mod stdin_pipe;
+#[cfg(target_os = "linux")]
 mod sweep;
 #[cfg(target_os = "linux")]
 mod vfork;

@@ -173,7 +173,7 @@ impl Bench {
     }
 
     /// Returns an agent on its own.
-    fn script(&self, agent: &str) -> Command {
+    pub(super) fn script(&self, agent: &str) -> Command {
         let mut command = Command::new(self.dir.join(agent));
         let prompt = File::open(self.dir.join("prompt.jsonl"));
         command.stdin(prompt.map_or_else(|_| Stdio::null(), Stdio::from));

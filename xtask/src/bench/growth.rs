@@ -60,8 +60,9 @@ impl Subject {
         }
     }
 
-    /// Returns the milliseconds of one or several runs.
-    fn measure(self, bench: &Bench, size: usize) -> Result<Vec<f64>> {
+    /// Measures the milliseconds of one or several runs, and of the floor if it can grow too.
+    fn measure(self, bench: &Bench, point: &mut Point, floor: &mut Point) -> Result<()> {
+        let size = point.size;
         let number = size.to_string();
         let own = |row| sample(bench.sessions(row, 1, &[&number]), false);
         let run = |store| {
@@ -77,11 +78,20 @@ impl Subject {
             }
             Self::Processes => {
                 let _crowd = Crowd::start(size)?;
-                run(None)?.concat().concat()
+                for _ in 0..RUNS {
+                    floor
+                        .ms
+                        .extend(sample(bench.script("short"), true)?.concat());
+                    point
+                        .ms
+                        .extend(sample(bench.run(None, "short"), true)?.concat());
+                }
+                return Ok(());
             }
             Self::Stored => run(Some(&store_name(size)))?.concat().concat(),
         };
-        Ok(samples)
+        point.ms.extend(samples);
+        Ok(())
     }
 }
 
@@ -97,15 +107,18 @@ pub(super) fn measure(bench: &Bench, is_quick: bool) -> Result<Vec<Growth>> {
         eprintln!("growth: {}", subject.title());
         let sizes = subject.sizes(is_quick).iter();
         let mut points: Vec<Point> = sizes.map(|size| Point::new(*size)).collect();
+        let mut floor: Vec<Point> = points.iter().map(|it| Point::new(it.size)).collect();
         for _ in 0..rounds {
-            for point in &mut points {
-                point.ms.extend(subject.measure(bench, point.size)?);
+            for (point, floor) in points.iter_mut().zip(&mut floor) {
+                subject.measure(bench, point, floor)?;
             }
         }
+        floor.retain(|point| !point.ms.is_empty());
         all.push(Growth {
             what: subject.title().to_owned(),
             shape: subject.shape(),
             points,
+            floor,
         });
     }
     Ok(all)

@@ -33,6 +33,9 @@ pub(super) struct Growth {
     pub(super) what: String,
     pub(super) shape: Shape,
     pub(super) points: Vec<Point>,
+    /// The least that any program takes at the same sizes; empty if that does not grow.
+    #[serde(default)]
+    pub(super) floor: Vec<Point>,
 }
 
 /// The expected growth.
@@ -145,9 +148,15 @@ impl Point {
 
 impl Growth {
     /// Returns the factor between the last two sizes per unit (linear), or between the first and
-    /// the last size (flat). One means that the expectation holds exactly.
+    /// the last size (flat), relative to the growth of the floor if there is one. One means that
+    /// the expectation holds exactly.
     pub(super) fn factor(&self) -> f64 {
-        let [first, .., before, last] = &self.points[..] else {
+        let floor = Some(self.factor_of(&self.floor)).filter(|floor| *floor > 1.0);
+        self.factor_of(&self.points) / floor.unwrap_or(1.0)
+    }
+
+    fn factor_of(&self, points: &[Point]) -> f64 {
+        let [first, .., before, last] = points else {
             return f64::NAN;
         };
         match self.shape {
@@ -185,16 +194,25 @@ mod tests {
 
     #[test]
     fn growth_is_compared_with_the_expected_shape() {
+        let growth_points = |ms: [f64; 3]| -> Vec<Point> {
+            let points = [(10, ms[0]), (100, ms[1]), (1_000, ms[2])];
+            points.map(|(size, ms)| Point { size, ms: vec![ms] }).into()
+        };
         let growth = |shape, ms: [f64; 3]| Growth {
             what: String::new(),
             shape,
-            points: [(10, ms[0]), (100, ms[1]), (1_000, ms[2])]
-                .map(|(size, ms)| Point { size, ms: vec![ms] })
-                .into(),
+            points: growth_points(ms),
+            floor: Vec::new(),
         };
         let factor = |shape, ms| growth(shape, ms).factor();
         assert!((factor(Shape::Linear, [9.0, 20.0, 200.0]) - 1.0).abs() < 1e-9);
         assert!((factor(Shape::Linear, [2.0, 20.0, 400.0]) - 2.0).abs() < 1e-9);
         assert!((factor(Shape::Flat, [2.0, 2.0, 3.0]) - 1.5).abs() < 1e-9);
+        // A floor that grows likewise explains the growth; one that shrinks does not add to it.
+        for (floor, expected) in [([1.0, 1.0, 1.5], 1.0), ([2.0, 1.0, 1.0], 1.5)] {
+            let mut growth = growth(Shape::Flat, [2.0, 2.0, 3.0]);
+            growth.floor = growth_points(floor);
+            assert!((growth.factor() - expected).abs() < 1e-9, "{floor:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::contenders::ALL;
-use super::report::{Growth, Report, Shape, Verdict};
+use super::report::{Growth, Point, Report, Shape, Verdict};
 use super::rows::{Goal, ROWS, Row, yardstick};
 
 /// Growth up to this factor counts as expected.
@@ -152,11 +152,13 @@ fn growth(report: &Report, text: &mut String) {
     }
     text.push_str("\n| growth | size: median ms | factor | verdict |\n|---|---|---|---|\n");
     for growth in &report.growth {
-        let points: Vec<String> = growth
-            .points
-            .iter()
-            .map(|point| format!("{}: {}", thousands(point.size), number(point.median())))
-            .collect();
+        let point = |point: &Point| {
+            let floor = growth.floor.iter().find(|floor| floor.size == point.size);
+            let floor = floor.map(|floor| format!(" (floor {})", number(floor.median())));
+            let (size, floor) = (thousands(point.size), floor.unwrap_or_default());
+            format!("{size}: {}{floor}", number(point.median()))
+        };
+        let points: Vec<String> = growth.points.iter().map(point).collect();
         let _ = writeln!(
             text,
             "| {} | {} | {:.2} | {} |",
@@ -168,7 +170,9 @@ fn growth(report: &Report, text: &mut String) {
     }
     text.push_str(
         "\nThe factor compares the time per unit of the two largest sizes (linear), or the time of \
-         the largest and the smallest size (flat).\n",
+         the largest and the smallest size (flat).\n\
+         The floor of a run is the agent's script alone; where it is shown, the factor is divided \
+         by the floor's own.\n",
     );
 }
 

@@ -60,7 +60,7 @@ fn main() {
             "fill" => bench.fill(size.unwrap()).await,
             "turns" => bench.turns(size.unwrap()).await,
             "latency" => bench.latency().await,
-            "idle" => bench.idle().await,
+            "idle" => bench.idle(size.unwrap_or(SESSIONS)).await,
             "many" => bench.many(size.unwrap_or(SESSIONS)).await,
             "readers" => readers::check(bench.start("events-500000", AfterTurn::End), size).await,
             other => panic!("unknown row {other}"),
@@ -178,17 +178,17 @@ impl Bench {
 
     /// Prints the KiB of memory per idle session of this process, and the private memory of a guard
     /// if there are any.
-    async fn idle(&self) {
+    async fn idle(&self, count: usize) {
         let warm = self.start_all(10).await;
         let own = || processes::rss_kib(std::process::id()).unwrap();
         let before = own();
         // One after the other, as the peers do.
-        let mut sessions = Vec::with_capacity(SESSIONS);
-        for _ in 0..SESSIONS {
+        let mut sessions = Vec::with_capacity(count);
+        for _ in 0..count {
             sessions.extend(self.start_all(1).await);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
-        print!("{:.1}", (own() - before) as f64 / SESSIONS as f64);
+        print!("{:.1}", (own() - before) as f64 / count as f64);
         let children = processes::descendants(std::process::id());
         let mut guards = processes::with_argument("__guard");
         guards.retain(|guard| children.contains(guard));

@@ -179,6 +179,50 @@ fn a_stopped_server_still_starts_sessions() {
     }
 }
 
+// The guard of the first agent is forked ahead of it. One that is stopped is continued with the
+// server, and the server replaces one that was killed. Either ends with Ostler.
+#[test]
+fn a_first_guard_that_is_stopped_or_killed_delays_no_agent() {
+    for cause in [Signal::STOP, Signal::KILL] {
+        let rig = Rig::new();
+        let mut client = RawClient::start(fake_claude(&rig, WORKING));
+        let ostler = client.child.id();
+        assert!(wait_until(PATIENCE, || descendants(ostler).len() == 2));
+        let forked = descendants(ostler);
+        let is_server = |process: &&u32| !descendants(**process).is_empty();
+        let (server, first): (Vec<u32>, Vec<u32>) = forked.iter().partition(is_server);
+        rustix::process::kill_process(pid(first[0]), cause).unwrap();
+        if cause == Signal::STOP {
+            rustix::process::kill_process(pid(server[0]), cause).unwrap();
+        }
+        let dir = rig.path("0");
+        std::fs::create_dir(&dir).unwrap();
+        let session = client.open(&dir);
+        client.prompt(&session);
+        rig.number("0/working");
+        let pids = [forked, descendants(ostler)].concat();
+        signal(&client.child, Signal::KILL);
+        assert!(all_gone(&pids, PATIENCE), "{cause:?}");
+        let _ = collect(client.child);
+    }
+}
+
+// Without an agent, the first guard ends with Ostler, even if it is stopped.
+#[test]
+fn a_first_guard_without_an_agent_ends_with_ostler() {
+    let rig = Rig::new();
+    let client = RawClient::start(fake_claude(&rig, WORKING));
+    let ostler = client.child.id();
+    assert!(wait_until(PATIENCE, || descendants(ostler).len() == 2));
+    let forked = descendants(ostler);
+    for process in &forked {
+        rustix::process::kill_process(pid(*process), Signal::STOP).unwrap();
+    }
+    signal(&client.child, Signal::KILL);
+    assert!(all_gone(&forked, PATIENCE));
+    let _ = collect(client.child);
+}
+
 // P5, P67: everything ends with a killed driver, although a guard and the server are stopped.
 #[test]
 fn killing_ostler_leaves_nothing_of_twenty_sessions() {

@@ -29,21 +29,26 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
 /// Spawns a child that enters no confinement, which is most of them.
 #[cfg(target_os = "linux")]
 fn spawn_unconfined(prepared: PreparedCommand) -> Result<Child, SpawnError> {
-    use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+    use tokio::process::{ChildStderr, ChildStdout};
 
+    use super::stdin_pipe::StdinPipe;
     use super::vfork;
 
     let PreparedCommand { program, .. } = &prepared;
     let error = |error| SpawnError::from_io(program, error);
     let since = super::recent_pids::LastPid::read();
-    let image = vfork::Image::new(&prepared).map_err(error)?;
+    let image = vfork::Image::new(
+        program.as_os_str(),
+        &prepared.args,
+        &prepared.env,
+        prepared.dir.as_deref().map(std::path::Path::as_os_str),
+    )
+    .map_err(error)?;
     let spawned = super::spawner::run(move || vfork::spawn(&image)).map_err(error)?;
     let child = vfork::VforkChild::new(spawned.process).map_err(error)?;
     let pid = child.id();
     Ok(Child {
-        stdin: Some(Box::new(
-            ChildStdin::from_std(spawned.stdin.into()).map_err(error)?,
-        )),
+        stdin: Some(Box::new(StdinPipe::new(spawned.stdin).map_err(error)?)),
         stdout: Box::new(ChildStdout::from_std(spawned.stdout.into()).map_err(error)?),
         stderr: Some(Box::new(
             ChildStderr::from_std(spawned.stderr.into()).map_err(error)?,

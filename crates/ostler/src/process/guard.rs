@@ -33,14 +33,16 @@ mod tree;
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use ostler_tools::confine::ConfinementHandle;
+use ostler_tools::confine::{Confinement, ConfinementHandle};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Signal};
 
 pub(super) use protocol::{DESCRIPTORS, GuardRequest, KILL, Message, TERMINATE};
@@ -48,6 +50,7 @@ pub(super) use protocol::{DESCRIPTORS, GuardRequest, KILL, Message, TERMINATE};
 use self::erase::erase_arguments;
 use self::tree::Tree;
 use super::confined::{ProcessLimit, confine};
+use super::vfork::{self, Image, Leads};
 use crate::host::GuardProgram;
 
 /// Exit code of a guard that could not start its agent, and of a server without a socket.
@@ -106,7 +109,8 @@ pub(super) fn serve_as_fork(socket: OwnedFd) -> i32 {
         return FAILED;
     }
     drop((socket, null));
-    serve()
+    prepare_server();
+    fork_first_guard().unwrap_or_else(serve)
 }
 
 /// Runs the guard server, and in the processes that it forks, a guard.
@@ -119,15 +123,52 @@ pub(super) fn serve_as_fork(socket: OwnedFd) -> i32 {
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     drop(args.into_iter());
+    prepare_server();
     serve()
 }
 
-fn serve() -> i32 {
+fn prepare_server() {
     let _ = rustix::thread::set_name(c"guard-server"); // not killed by `killall -9 ostler`
     let _ = rustix::process::setsid(); // no Ctrl-C meant for Ostler
     let _ = rustix::process::chdir(c"/"); // keeps no file system busy
     wake_with_parent();
     handle_signals();
+}
+
+/// Forks the guard of the first agent, while Ostler prepares that agent, and waits until the guard
+/// has received its descriptors. Returns the exit code in the guard, and `None` in the server.
+fn fork_first_guard() -> Option<i32> {
+    let (received, waiting) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).ok()?;
+    let guard_process = match fork().ok()? {
+        Forked::Parent(process) => process,
+        Forked::Child => {
+            drop(received);
+            let descriptors = loop {
+                match receive() {
+                    Err(Errno::INTR) => {}
+                    other => break other,
+                }
+            };
+            drop(waiting);
+            return Some(match descriptors {
+                Ok(Some(descriptors)) => guard(descriptors),
+                Ok(None) => 0,
+                Err(_) => FAILED,
+            });
+        }
+    };
+    drop(waiting);
+    // Ostler only knows the server, and resumes it in case it was suspended.
+    handle_signal(libc::SIGCONT);
+    let mut is_received = [PollFd::new(&received, PollFlags::IN)];
+    while poll(&mut is_received, None) == Err(Errno::INTR) {
+        let _ = rustix::process::kill_process(guard_process, Signal::CONT);
+    }
+    set_disposition(libc::SIGCONT, libc::SIG_DFL);
+    None
+}
+
+fn serve() -> i32 {
     loop {
         match receive() {
             Ok(Some(descriptors)) => match fork() {
@@ -250,11 +291,60 @@ fn guard(descriptors: Descriptors) -> i32 {
 /// check, and what must be held until all of them have ended.
 fn start_agent(
     socket: &UnixStream,
-    [stdin, stdout, stderr]: [OwnedFd; 3],
+    streams: [OwnedFd; 3],
     request: &GuardRequest,
 ) -> Option<(Tree, Option<ProcessLimit>, Option<ConfinementHandle>)> {
     let own = rustix::process::getpid();
     let mut messages = vec![Message::Guard(own.as_raw_pid())];
+    let confinement = request.confinement.as_ref();
+    let started = rustix::process::set_child_subreaper(Some(own)).map_err(io::Error::from);
+    // Both close the agent's streams here: Ostler waits for their end.
+    let (agent, held) = match (started, confinement) {
+        (Err(error), _) => (Err(error), None),
+        (Ok(()), None) => (spawn_unconfined(&streams, request), None),
+        (Ok(()), Some(confinement)) => spawn_confined(streams, request, confinement),
+    };
+    let reported = held
+        .as_ref()
+        .map(ConfinementHandle::read_report)
+        .unwrap_or_default();
+    if let Some(layers) = reported.layers {
+        messages.push(Message::Layers(layers.bits()));
+    }
+    messages.push(match &agent {
+        Ok(agent) => Message::Started(agent.as_raw_pid()),
+        Err(error) => Message::Failed(error_number(error)),
+    });
+    Message::send(&messages, socket);
+    let limit = ProcessLimit::new(
+        confinement,
+        held.as_ref(),
+        reported.layers.unwrap_or_default(),
+    );
+    let tree = Tree {
+        agent: agent.ok()?,
+        namespace: reported.tree,
+    };
+    Some((tree, limit, held))
+}
+
+/// Spawns the agent without a copy of this process.
+fn spawn_unconfined(streams: &[OwnedFd; 3], request: &GuardRequest) -> io::Result<Pid> {
+    let env = request.env.iter().map(|(name, value)| (name, value));
+    let image = Image::new(&request.program, &request.args, env, Some(&request.dir))?;
+    vfork::start(
+        &image,
+        streams.each_ref().map(AsRawFd::as_raw_fd),
+        Leads::Group,
+    )
+}
+
+/// Spawns the agent in its confinement, which takes several processes.
+fn spawn_confined(
+    [stdin, stdout, stderr]: [OwnedFd; 3],
+    request: &GuardRequest,
+    confinement: &Confinement,
+) -> (io::Result<Pid>, Option<ConfinementHandle>) {
     let mut command = Command::new(&request.program);
     command
         .args(&request.args)
@@ -266,42 +356,15 @@ fn start_agent(
         .stderr(stderr)
         .process_group(0);
     super::direct::die_with_parent(&mut command);
-    let confinement = request.confinement.as_ref();
-    let confined = rustix::process::set_child_subreaper(Some(own))
-        .map_err(io::Error::from)
-        .and_then(|()| {
-            confinement
-                .map(|wanted| confine(&mut command, wanted))
-                .transpose()
-        });
-    let (agent, held) = match confined {
-        Ok(held) => (command.spawn(), held),
-        Err(error) => (Err(error), None),
+    let held = match confine(&mut command, confinement) {
+        Ok(held) => held,
+        Err(error) => return (Err(error), None),
     };
-    drop(command); // Ostler waits for the end of the agent's streams
-    let reported = held
-        .as_ref()
-        .map(ConfinementHandle::read_report)
-        .unwrap_or_default();
-    if let Some(layers) = reported.layers {
-        messages.push(Message::Layers(layers.bits()));
-    }
-    let agent = agent.map(|agent| i32::try_from(agent.id()).ok().and_then(Pid::from_raw));
-    messages.push(match &agent {
-        Ok(agent) => Message::Started(Pid::as_raw(*agent)),
-        Err(error) => Message::Failed(error_number(error)),
+    let agent = command.spawn().and_then(|agent| {
+        let pid = i32::try_from(agent.id()).ok().and_then(Pid::from_raw);
+        pid.ok_or_else(|| io::ErrorKind::Unsupported.into())
     });
-    Message::send(&messages, socket);
-    let limit = ProcessLimit::new(
-        confinement,
-        held.as_ref(),
-        reported.layers.unwrap_or_default(),
-    );
-    let tree = Tree {
-        agent: agent.ok()??,
-        namespace: reported.tree,
-    };
-    Some((tree, limit, held))
+    (agent, Some(held))
 }
 
 fn error_number(error: &io::Error) -> i32 {

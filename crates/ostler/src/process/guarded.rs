@@ -15,12 +15,13 @@ use rustix::net::SendFlags;
 use rustix::process::{Pid, Signal};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
-use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use super::guard::{GuardRequest, KILL, Message, TERMINATE};
 use super::marked::find_by_mark;
+use super::stdin_pipe::StdinPipe;
 use super::{
     Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, Teardown, guard_server,
     sweep,
@@ -79,8 +80,11 @@ pub(super) async fn spawn(
     })
 }
 
+/// Our ends of stdin, stdout and stderr, and of the socket.
+type Streams = (StdinPipe, Receiver, Receiver, UnixStream);
+
 /// Has a guard forked that holds the other ends of three pipes and a socket, and returns our ends.
-fn send_descriptors(guard: &GuardProgram) -> io::Result<(Sender, Receiver, Receiver, UnixStream)> {
+fn send_descriptors(guard: &GuardProgram) -> io::Result<Streams> {
     let (their_stdin, stdin) = pipe()?;
     let (stdout, their_stdout) = pipe()?;
     let (stderr, their_stderr) = pipe()?;
@@ -94,7 +98,7 @@ fn send_descriptors(guard: &GuardProgram) -> io::Result<(Sender, Receiver, Recei
     ];
     guard_server::send(guard, theirs)?;
     Ok((
-        Sender::from_owned_fd(OwnedFd::from(stdin))?,
+        StdinPipe::new(OwnedFd::from(stdin))?,
         Receiver::from_owned_fd(OwnedFd::from(stdout))?,
         Receiver::from_owned_fd(OwnedFd::from(stderr))?,
         UnixStream::from_std(socket)?,

@@ -25,8 +25,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::PreparedCommand;
-
 /// Size of the child's stack. The child only makes system calls.
 const STACK_BYTES: usize = 64 * 1024;
 
@@ -51,26 +49,35 @@ pub(super) struct Image {
 }
 
 impl Image {
-    pub(super) fn new(prepared: &PreparedCommand) -> io::Result<Self> {
+    pub(super) fn new<'a>(
+        program: &OsStr,
+        args: &[OsString],
+        env: impl IntoIterator<Item = (&'a OsString, &'a OsString)>,
+        dir: Option<&OsStr>,
+    ) -> io::Result<Self> {
         let text = |text: &OsStr| Ok::<_, io::Error>(CString::new(text.as_bytes())?);
-        let PreparedCommand { program, dir, .. } = prepared;
-        let args = std::iter::once(program.as_os_str())
-            .chain(prepared.args.iter().map(OsString::as_os_str))
+        let args = std::iter::once(program)
+            .chain(args.iter().map(OsString::as_os_str))
             .map(text);
-        let env = prepared.env.iter().map(|(name, value)| {
+        let env = env.into_iter().map(|(name, value)| {
             let parts = [name, OsStr::new("="), value];
             text(&parts.into_iter().collect::<OsString>())
         });
         Ok(Self {
-            program: text(program.as_os_str())?,
+            program: text(program)?,
             args: args.collect::<Result<_, _>>()?,
             env: env.collect::<Result<_, _>>()?,
-            dir: dir
-                .as_deref()
-                .map(|dir| text(dir.as_os_str()))
-                .transpose()?,
+            dir: dir.map(text).transpose()?,
         })
     }
+}
+
+/// What a child becomes the leader of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leads {
+    Session,
+    /// A process group, in the session of its parent.
+    Group,
 }
 
 /// A process that was spawned, and this end of its streams.
@@ -85,6 +92,22 @@ pub(super) struct Spawned {
 pub(super) fn spawn(image: &Image) -> io::Result<Spawned> {
     let pipes = [pipe()?, pipe()?, pipe()?];
     let [(child_in, stdin), (stdout, child_out), (stderr, child_err)] = pipes;
+    let streams = [&child_in, &child_out, &child_err].map(AsRawFd::as_raw_fd);
+    let process = Process {
+        pid: start(image, streams, Leads::Session)?,
+        has_exited: false,
+    };
+    Ok(Spawned {
+        process,
+        stdin,
+        stdout,
+        stderr,
+    })
+}
+
+/// Starts a child with these streams, which dies with the calling thread. None of the streams may
+/// be one of the three standard streams of this process.
+pub(super) fn start(image: &Image, streams: [RawFd; 3], leads: Leads) -> io::Result<Pid> {
     let list = |all: &[CString]| -> Vec<*const c_char> {
         let all = all.iter().map(|text| text.as_ptr());
         all.chain([ptr::null()]).collect()
@@ -95,24 +118,17 @@ pub(super) fn spawn(image: &Image) -> io::Result<Spawned> {
         args: args.as_ptr(),
         env: env.as_ptr(),
         dir: image.dir.as_ref().map_or(ptr::null(), |dir| dir.as_ptr()),
-        streams: [&child_in, &child_out, &child_err].map(AsRawFd::as_raw_fd),
+        streams,
+        leads,
         parent: rustix::process::getpid(),
         error: 0,
     };
     let pid = clone(&mut shared)?;
-    let process = Process {
-        pid,
-        has_exited: false,
-    };
     if shared.error != 0 {
-        return Err(io::Error::from_raw_os_error(shared.error)); // dropping the process reaps it
+        let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+        return Err(io::Error::from_raw_os_error(shared.error));
     }
-    Ok(Spawned {
-        process,
-        stdin,
-        stdout,
-        stderr,
-    })
+    Ok(pid)
 }
 
 /// Creates a pipe, whose ends are not among the three standard streams.
@@ -134,6 +150,7 @@ struct Shared {
     dir: *const c_char,
     /// Descriptors of its stdin, stdout and stderr.
     streams: [RawFd; 3],
+    leads: Leads,
     parent: Pid,
     error: c_int,
 }
@@ -184,7 +201,10 @@ unsafe fn exec(shared: &Shared) -> c_int {
         // SAFETY: these are async-signal-safe calls with valid pointers.
         unsafe {
             reset_signals();
-            check(libc::setsid())?;
+            check(match shared.leads {
+                Leads::Session => libc::setsid(),
+                Leads::Group => libc::setpgid(0, 0),
+            })?;
             let signal = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
             check(libc::prctl(libc::PR_SET_PDEATHSIG, signal))?;
             // If the parent ended before the call above, the signal will never be sent.

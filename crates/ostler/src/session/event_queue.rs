@@ -81,7 +81,6 @@ impl EventQueue {
         self.trace.event(&event);
         self.bytes += event.weight();
         if self.queued.is_empty() {
-            // Exactly: published batches stay in memory for a while.
             self.queued.reserve_exact(self.last_batch.max(1));
         }
         self.queued.push(LogEntry {
@@ -107,10 +106,9 @@ impl EventQueue {
     /// Takes the queued entries and returns them with their size in bytes.
     pub(super) fn take_entries(&mut self) -> (Vec<LogEntry>, usize) {
         self.last_batch = self.queued.len();
-        (
-            std::mem::take(&mut self.queued),
-            std::mem::take(&mut self.bytes),
-        )
+        let mut entries = std::mem::take(&mut self.queued);
+        entries.shrink_to_fit(); // published batches stay in memory for a while
+        (entries, std::mem::take(&mut self.bytes))
     }
 
     pub(crate) fn take(&mut self) -> Vec<Event> {

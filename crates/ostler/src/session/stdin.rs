@@ -59,6 +59,9 @@ impl StdinQueue {
         if self.written == bytes.len() {
             self.queue.pop_front();
             self.written = 0;
+            if self.queue.is_empty() {
+                self.queue = VecDeque::new(); // messages are rare
+            }
         }
         self.close_if_drained();
         Ok(())
