@@ -2,6 +2,8 @@
 
 mod embedder;
 mod fleet;
+#[cfg(target_os = "linux")]
+mod memory;
 mod unit;
 mod webhooks;
 
@@ -110,6 +112,8 @@ async fn serve(args: ServeArgs, socket: PathBuf) -> Result<Code> {
     }
     print_line(&socket.display().to_string());
     report(&daemon);
+    #[cfg(target_os = "linux")]
+    memory::release_program_pages();
     let mut interrupted = 0;
     let stop = async || {
         stop_signal(&mut signals).await;

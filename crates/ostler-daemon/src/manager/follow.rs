@@ -30,7 +30,8 @@ pub(super) fn spawn(manager: Arc<Manager>, session: Session, login_use: Arc<Logi
     tokio::spawn(run(manager, session, login_use, known));
 }
 
-/// Reads all events of a session.
+/// Reads all events of a session. Its future exists as long as the session, so what is rarely
+/// needed is boxed.
 async fn run(manager: Arc<Manager>, mut session: Session, login_use: Arc<LoginUse>, known: u64) {
     let (id, remote) = (session.id().to_owned(), session.remote());
     let mut expiries = FuturesUnordered::new();
@@ -39,13 +40,13 @@ async fn run(manager: Arc<Manager>, mut session: Session, login_use: Arc<LoginUs
         let event = tokio::select! {
             event = session.next() => event,
             Some(request) = expiries.next(), if !expiries.is_empty() => {
-                expire(&manager, &session, request).await;
+                Box::pin(expire(&manager, &session, request)).await;
                 continue;
             }
         };
         let Some(event) = event else { break };
         if login_use.is_held.load(Ordering::Relaxed) && is_logged_in(&event) {
-            manager.release_login(&id).await;
+            Box::pin(manager.release_login(&id)).await;
         }
         let is_new = event.seq > known;
         if is_new {
@@ -67,8 +68,8 @@ async fn run(manager: Arc<Manager>, mut session: Session, login_use: Arc<LoginUs
                 message,
             ));
         }
-        if is_new {
-            notify(&manager, &event).await;
+        if is_new && manager.shared.notifier.is_on() {
+            Box::pin(notify(&manager, &event)).await;
         }
         if let EventKind::Permission(permission) = event.kind
             && permission.decision == Decision::Asked
@@ -82,7 +83,7 @@ async fn run(manager: Arc<Manager>, mut session: Session, login_use: Arc<LoginUs
         }
     }
     drop((session, remote));
-    manager.on_ended(&id).await;
+    Box::pin(manager.on_ended(&id)).await;
 }
 
 /// Runs the user's command if the event needs attention.
@@ -95,14 +96,10 @@ async fn notify(manager: &Manager, event: &Event) {
         EventKind::Ended(_) => Occasion::SessionEnded,
         _ => return,
     };
-    let notifier = &manager.shared.notifier;
-    if !notifier.is_on() {
-        return;
-    }
     if let Ok(session) = manager.get(&event.session).await {
         let session = serde_json::to_value(session).unwrap_or_default();
         let event = serde_json::to_value(event).unwrap_or_default();
-        notifier.notify(occasion, &session, &event);
+        manager.shared.notifier.notify(occasion, &session, &event);
     }
 }
 
@@ -184,7 +181,7 @@ impl Manager {
         tokio::spawn(async move {
             tokio::time::sleep(LOGIN_TIME).await;
             if login_use.restarts.load(Ordering::Acquire) == restarts {
-                manager.release_login(&id).await;
+                Box::pin(manager.release_login(&id)).await;
             }
         });
     }
