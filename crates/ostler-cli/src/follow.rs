@@ -1,6 +1,8 @@
 //! Follows a session to its end: shows events, asks questions and handles signals, even if nothing
 //! reads the output.
 
+use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use ostler::event::{Decision, SessionState};
@@ -126,6 +128,7 @@ pub(crate) async fn follow(format: Format, begun: Result<StartedRun>) -> Result<
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut began = None;
+    let mut reader_is_gone = pin!(output::reader_is_gone());
     while !follower.is_over() {
         follower.close_if_drained();
         follower.advance(&mut prompter, composer.as_mut());
@@ -142,6 +145,9 @@ pub(crate) async fn follow(format: Format, begun: Result<StartedRun>) -> Result<
             // A writer that disappears without a result has panicked.
             result = &mut done, if follower.screen.end().is_none() => {
                 follower.on_writer_done(result);
+            }
+            () = &mut reader_is_gone, if follower.screen.end().is_none() => {
+                follower.on_writer_done(Ok(Err(io::ErrorKind::BrokenPipe.into())));
             }
             heard = prompter.next() => follower.on_answer(heard, &mut prompter),
             composed = or_pending(composed.map(Composer::next)) => {

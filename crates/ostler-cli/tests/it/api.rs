@@ -414,6 +414,8 @@ fn closed_reader_ends_the_run() {
     let mut child = start(&mut run_command(&test_env, &task), &task);
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     stdout.read_line(&mut String::new()).unwrap();
+    // The agent prints nothing more, so that no write tells that the reader is gone.
+    let _ = test_env.wait_for_file("running");
     drop(stdout);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(test_env.processes(), []);

@@ -11,6 +11,8 @@
 //!
 //! Everything else continues the current message, or is one of the assistant.
 
+use std::str::Chars;
+
 use super::{
     ExecutionFacts, LogMessage, LogToolCall, LogUsage, MessageRole, NormalizedLog, complete, empty,
 };
@@ -144,12 +146,12 @@ fn agent_version(line: &str) -> Option<&str> {
     if let Some(version) = field(line, "Version") {
         return is_version(version).then_some(version);
     }
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let (last, name) = words.split_last()?;
-    let version = last.strip_prefix('v')?;
-    let is_name = |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    (!name.is_empty() && name.len() <= 3 && name.iter().all(is_name) && is_version(version))
-        .then_some(version)
+    let (name, last) = line.trim_end().rsplit_once(char::is_whitespace)?;
+    let version = last.strip_prefix('v').filter(|it| is_version(it))?;
+    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let words = name.split_whitespace();
+    let count = words.clone().count();
+    ((1..=3).contains(&count) && words.clone().all(is_name)).then_some(version)
 }
 
 fn is_version(text: &str) -> bool {
@@ -162,39 +164,62 @@ fn is_version(text: &str) -> bool {
     parts.clone().count() >= 2 && parts.all(numeric)
 }
 
+/// Whether a byte of UTF-8 text is, or may begin, a control character that is removed or replaced.
+fn is_control(byte: u8) -> bool {
+    // C2 begins U+0080 to U+009F, and nothing else that is removed lies beyond ASCII.
+    (byte < b' ' && byte != b'\n' && byte != b'\t') || byte == 0x7f || byte == 0xc2
+}
+
 /// Removes ANSI escape sequences and control characters other than line breaks and tabs.
 pub(super) fn strip_control_sequences(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\u{1b}' => match rest.next() {
-                // CSI: parameters and intermediates, up to a final byte.
-                Some('[') => {
-                    while rest
-                        .next()
-                        .is_some_and(|c| !('\u{40}'..='\u{7e}').contains(&c))
-                    {}
+    let mut rest = text;
+    while let Some(plain) = rest.bytes().position(is_control) {
+        out.push_str(&rest[..plain]);
+        let mut chars = rest[plain..].chars();
+        match chars.next() {
+            Some('\u{1b}') => skip_escape_sequence(&mut chars),
+            Some('\r') if !chars.as_str().starts_with('\n') => out.push('\n'),
+            Some(c) if !c.is_control() => out.push(c),
+            _ => {}
+        }
+        rest = chars.as_str();
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Skips what follows the escape character.
+fn skip_escape_sequence(rest: &mut Chars) {
+    match rest.next() {
+        // CSI: parameters and intermediates, up to a final byte.
+        Some('[') => {
+            let _ = rest.find(|c| ('\u{40}'..='\u{7e}').contains(c));
+        }
+        // A character set and the like: intermediates, up to a final byte.
+        Some(' '..='/') => {
+            let _ = rest.find(|c| ('0'..='~').contains(c));
+        }
+        // OSC and other strings: up to BEL or ST.
+        Some(']' | 'P' | '_' | '^') => {
+            while let Some(c) = rest.next() {
+                if c == '\u{7}' {
+                    break;
                 }
-                // OSC and other strings: up to BEL or ST.
-                Some(']' | 'P' | '_' | '^') => {
-                    while let Some(c) = rest.next() {
-                        if c == '\u{7}' || (c == '\u{1b}' && rest.next_if_eq(&'\\').is_some()) {
-                            break;
-                        }
-                    }
-                }
-                _ => {}
-            },
-            '\n' | '\t' => out.push(c),
-            '\r' => {
-                if rest.peek() != Some(&'\n') {
-                    out.push('\n');
+                if c == '\u{1b}'
+                    && let Some(after) = rest.as_str().strip_prefix('\\')
+                {
+                    *rest = after.chars();
+                    break;
                 }
             }
-            c if c.is_control() => {}
-            c => out.push(c),
         }
+        _ => {}
     }
-    out
+}
+
+/// Whether a byte of UTF-8 text begins a control character that is removed or replaced, or may:
+/// C2 begins U+0080 to U+00BF.
+fn is_control(byte: u8) -> bool {
+    (byte < b' ' && byte != b'\n' && byte != b'\t') || byte == 0x7f || byte == 0xc2
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use ostler_core::event::Event;
 use serde_json::Value;
@@ -9,6 +10,11 @@ use serde_json::Value;
 use super::{ExecutionFacts, FILE_NAME, LogError, NormalizedLog, from_events, published, schema};
 use crate::adapter::{ErrorCode, Execution};
 use crate::embedder::{AgentRequest, Projection};
+
+/// Checks a log against its schema. Compiling the schema takes longer than checking a short log.
+static VALIDATOR: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
+    jsonschema::validator_for(&schema()).expect("the schema of a Rust type is a schema")
+});
 
 /// Field names of a normalized log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,9 +37,7 @@ impl LogFormat {
             Self::Contract => {
                 let mismatch = |error: &dyn std::fmt::Display| SchemaMismatch(error.to_string());
                 let value = serde_json::to_value(log).map_err(|error| mismatch(&error))?;
-                let validator =
-                    jsonschema::validator_for(&schema()).map_err(|error| mismatch(&error))?;
-                validator
+                VALIDATOR
                     .validate(&value)
                     .map_err(|error| mismatch(&error))?;
                 Ok(value)

@@ -1,5 +1,7 @@
 //! Normalized logs with the field names that youBencha 1.0 publishes.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::{LogToolCall, MessageRole, NormalizedLog};
@@ -42,6 +44,12 @@ pub fn published(log: &NormalizedLog) -> Value {
         }
     }
     let started = &log.execution.started_at;
+    let calls: HashMap<&str, &LogToolCall> = log
+        .tool_calls
+        .iter()
+        .rev() // of two calls with one id, the first is meant
+        .map(|call| (call.id.as_str(), call))
+        .collect();
     json!({
         "version": "1.0.0",
         "agent": {
@@ -62,9 +70,8 @@ pub fn published(log: &NormalizedLog) -> Value {
             "status": log.execution.status,
         },
         "messages": log.messages.iter().map(|message| {
-            let calls = message.tool_call_ids.iter().filter_map(|id| {
-                log.tool_calls.iter().find(|call| call.id == *id).map(tool_call)
-            });
+            let ids = message.tool_call_ids.iter();
+            let calls = ids.filter_map(|id| calls.get(id.as_str()).map(|call| tool_call(call)));
             let calls: Vec<Value> = calls.collect();
             let mut value = json!({
                 "role": message.role,

@@ -211,6 +211,46 @@ fn a_transcript_becomes_a_log() {
 }
 
 #[test]
+fn control_sequences_are_removed() {
+    let table = [
+        ("plain \ttext\n", "plain \ttext\n"),
+        ("\u{1b}[1;31mred\u{1b}[0m", "red"),
+        ("a\u{1b}]0;title\u{7}b", "ab"),
+        ("a\u{1b}]8;;http://x\u{1b}\\b", "ab"),
+        ("a\u{1b}Pq\u{1b}not the end\u{1b}\\b", "ab"),
+        ("a\u{1b}(Bb", "ab"),
+        ("\u{1b}[unfinished", "nfinished"),
+        ("cut \u{1b}[", "cut "),
+        ("cut \u{1b}", "cut "),
+        ("one\r\ntwo\rthree\r", "one\ntwo\nthree\n"),
+        ("\u{0}\u{8}\u{7f}\u{85}\u{9b}x", "x"),
+        ("© ¿ é \u{a0}中🦀\u{1b}[m©", "© ¿ é \u{a0}中🦀©"),
+    ];
+    for (text, plain) in table {
+        assert_eq!(strip_control_sequences(text), plain, "{text:?}");
+    }
+}
+
+#[test]
+fn the_version_is_a_line_of_its_own() {
+    let table = [
+        ("Claude Code v1.2.3", "1.2.3"),
+        ("  Claude Code  v1.2.3  ", "1.2.3"),
+        ("Version: 0.9.1", "0.9.1"),
+        ("a b c v1.2", "1.2"),
+        ("a b c d v1.2", "unknown"),
+        ("v1.2.3", "unknown"),
+        ("Claude Code version", "unknown"),
+        ("It says: v1.2", "unknown"),
+        ("Claude Code v2", "unknown"),
+    ];
+    for (line, version) in table {
+        let log = from_text(&execution(), line);
+        assert_eq!(log.agent_info.version, version, "{line:?}");
+    }
+}
+
+#[test]
 fn published_names_carry_the_same_facts() {
     let usage = Usage::unknown(Scope::Session);
     let log = from_events(&execution(), &conversation(usage, Outcome::completed()));

@@ -113,7 +113,6 @@ impl Fleet {
         write_agent(&rig);
         let cluster = NatsCluster::start();
         let link = Link::start(cluster.ports().collect()).await;
-        println!("a worker is cut off by {}", link.kind());
         let mut fleet = Self {
             rig,
             cluster,
@@ -435,6 +434,7 @@ async fn a_fleet_survives_random_failures() {
         false => LEASE + Duration::from_secs(2),
     };
     let mut fleet = Fleet::start(Random(seed), cut_off).await;
+    println!("a worker is cut off by {}", fleet.link.kind());
     for round in 0..rounds {
         let begin = Instant::now();
         fleet.round(round).await;
