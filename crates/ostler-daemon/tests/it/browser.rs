@@ -664,7 +664,8 @@ async fn a_browser_decides_in_its_name_and_may_always_allow() {
     assert_eq!((&*approval.agent, &approval.dir), ("claude", &session.dir));
     assert_eq!(approval.name, session.name);
     assert_eq!(approval.summary.as_deref(), Some("rm x"));
-    let always = "Bash: the command `rm x`, for the rest of this session";
+    let always = "Until this session ends, the agent may run `rm x` with Bash, exactly as it is here, \
+                  without asking again.";
     assert_eq!(approval.always.as_deref(), Some(always));
 
     let browser = log_in(&rig).await;

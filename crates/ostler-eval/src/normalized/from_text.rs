@@ -164,12 +164,6 @@ fn is_version(text: &str) -> bool {
     parts.clone().count() >= 2 && parts.all(numeric)
 }
 
-/// Whether a byte of UTF-8 text is, or may begin, a control character that is removed or replaced.
-fn is_control(byte: u8) -> bool {
-    // C2 begins U+0080 to U+009F, and nothing else that is removed lies beyond ASCII.
-    (byte < b' ' && byte != b'\n' && byte != b'\t') || byte == 0x7f || byte == 0xc2
-}
-
 /// Removes ANSI escape sequences and control characters other than line breaks and tabs.
 pub(super) fn strip_control_sequences(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -190,7 +184,7 @@ pub(super) fn strip_control_sequences(text: &str) -> String {
 }
 
 /// Skips what follows the escape character.
-fn skip_escape_sequence(rest: &mut Chars) {
+fn skip_escape_sequence(rest: &mut Chars<'_>) {
     match rest.next() {
         // CSI: parameters and intermediates, up to a final byte.
         Some('[') => {
