@@ -1,5 +1,6 @@
 //! The normalized log among the artifacts of a trial.
 
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -12,9 +13,12 @@ use crate::adapter::{ErrorCode, Execution};
 use crate::embedder::{AgentRequest, Projection};
 
 /// Checks a log against its schema. Compiling the schema takes longer than checking a short log.
-static VALIDATOR: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
-    jsonschema::validator_for(&schema()).expect("the schema of a Rust type is a schema")
-});
+static VALIDATOR: LazyLock<Result<jsonschema::Validator, SchemaMismatch>> =
+    LazyLock::new(|| jsonschema::validator_for(&schema()).map_err(|error| mismatch(&error)));
+
+fn mismatch(error: &dyn Display) -> SchemaMismatch {
+    SchemaMismatch(error.to_string())
+}
 
 /// Field names of a normalized log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,11 +39,9 @@ impl LogFormat {
         match self {
             Self::Published => Ok(published(log)),
             Self::Contract => {
-                let mismatch = |error: &dyn std::fmt::Display| SchemaMismatch(error.to_string());
                 let value = serde_json::to_value(log).map_err(|error| mismatch(&error))?;
-                VALIDATOR
-                    .validate(&value)
-                    .map_err(|error| mismatch(&error))?;
+                let validator = VALIDATOR.as_ref().map_err(Clone::clone)?;
+                validator.validate(&value).map_err(|error| mismatch(&error))?;
                 Ok(value)
             }
         }
