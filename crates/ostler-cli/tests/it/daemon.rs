@@ -407,8 +407,9 @@ fn a_signal_interrupts_the_turn_or_leaves_the_session() {
 
     let (child, events, id) = start();
     signal(&child, Signal::TERM);
-    drop(events);
+    // A reader that goes away ends the run, too.
     let done = collect(child);
+    drop(events);
     assert_eq!(done.code, Some(143));
     let again = format!("attach again with: ostler attach {}", &id[..8]);
     assert!(done.stderr.contains(&again), "{}", done.stderr);

@@ -41,7 +41,9 @@ impl LogFormat {
             Self::Contract => {
                 let value = serde_json::to_value(log).map_err(|error| mismatch(&error))?;
                 let validator = VALIDATOR.as_ref().map_err(Clone::clone)?;
-                validator.validate(&value).map_err(|error| mismatch(&error))?;
+                validator
+                    .validate(&value)
+                    .map_err(|error| mismatch(&error))?;
                 Ok(value)
             }
         }
