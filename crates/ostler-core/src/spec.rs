@@ -52,6 +52,9 @@ pub use value::{InvalidValue, SpecError, ValueKind, is_uuid};
 pub struct Spec {
     /// The first message.
     pub prompt: String,
+    /// Messages sent right after the first one, in this order. Each is delivered or refused, even
+    /// if the session ends at once.
+    pub follow_ups: Vec<String>,
     /// Working directory; the caller's if none is given.
     pub dir: Option<PathBuf>,
     /// The model, by the agent's own name for it.
@@ -125,6 +128,8 @@ pub struct Spec {
 }
 
 setters! { Spec;
+    /// Sets the messages sent right after the first one.
+    follow_ups: Vec<String> => follow_ups;
     /// Sets the working directory.
     dir: impl Into<PathBuf> => Some(dir.into());
     /// Sets the model.

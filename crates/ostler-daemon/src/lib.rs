@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use ostler::agent::Breakers;
 use ostler_store::Store;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use self::browser::Browsers;
@@ -281,10 +281,10 @@ async fn accept_socket(app: App, mut socket: Socket) {
                     continue; // closes the connection
                 }
                 let place = place.filter(|_| is_agent);
-                let channel = Channel::Socket(caller);
-                let serve = http::serve_connection(app.clone(), channel, stream);
+                let app = app.clone();
                 tokio::spawn(async move {
-                    serve.await;
+                    let caller = identify_again(&app, caller, &stream).await;
+                    http::serve_connection(app, Channel::Socket(caller), stream).await;
                     drop(place);
                 });
             }
@@ -292,4 +292,15 @@ async fn accept_socket(app: App, mut socket: Socket) {
             Err(error) => tracing::warn!(%error, "connection refused"),
         }
     }
+}
+
+/// Identifies an agent of unknown session again, once the sessions that are being started know
+/// their processes: an agent may connect before.
+async fn identify_again(app: &App, caller: Caller, stream: &UnixStream) -> Caller {
+    if !caller.is_unknown_agent() {
+        return caller;
+    }
+    app.manager.wait_for_agents().await;
+    // If it has exited meanwhile, it remains what it was.
+    peer::identify(stream, |pids| app.manager.session_of(pids)).unwrap_or(caller)
 }

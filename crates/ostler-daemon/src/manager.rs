@@ -7,6 +7,7 @@ mod close;
 mod control;
 mod follow;
 mod gauges;
+mod identity;
 mod messages;
 mod recovery;
 mod shutdown;
@@ -409,21 +410,23 @@ impl Manager {
             id,
             agent,
             host,
-            spec,
+            mut spec,
             login,
             rejoins,
         } = waiting;
         let own = id.clone();
-        let (known, messages) = match rejoins {
-            true => (self.adopt(own).await?, Vec::new()),
+        let known = match rejoins {
+            true => self.adopt(own).await?,
             false => {
                 self.with_store(move |store| store.dequeue(&own)).await?;
-                (0, self.queued_messages(&id).await?)
+                spec.follow_ups = self.queued_messages(&id).await?;
+                0
             }
         };
         let about = agent.about();
         // A session that is followed again has had its prompt.
         let has_prompt = !spec.prompt.is_empty() && !rejoins;
+        let unstarted = usize::from(has_prompt) + spec.follow_ups.len();
         let breaker = agent.breaker(&host, &spec).filter(|_| about.is_program());
         // It may read the session to resume from the store.
         let start = move || match rejoins {
@@ -436,17 +439,9 @@ impl Manager {
         let started = tokio::task::spawn_blocking(start).await;
         let started = started.map_err(|e| Problem::new(ProblemKind::Internal, e.to_string()))?;
         let session = started?;
-        let remote = session.remote();
-        let mut unstarted = u32::from(has_prompt);
-        for text in messages {
-            // If it has ended already, its log says so.
-            if remote.send(text).is_ok() {
-                unstarted += 1;
-            }
-        }
         self.forget_messages(&id).await;
         let live = Live {
-            remote,
+            remote: session.remote(),
             agent: about.name.to_owned(),
             login_use: Arc::new(LoginUse {
                 is_held: AtomicBool::new(login.is_some()),
@@ -456,7 +451,7 @@ impl Manager {
             breaker,
             reports: Arc::default(),
             denials: Arc::default(),
-            unstarted: Arc::new(AtomicU32::new(unstarted)),
+            unstarted: Arc::new(AtomicU32::new(u32::try_from(unstarted).unwrap_or(u32::MAX))),
         };
         let is_unwanted = {
             let mut state = self.state();
@@ -499,24 +494,6 @@ impl Manager {
             next: next.map(|row| row.session.clone()),
             sessions: rows.into_iter().map(SessionView::from).collect(),
         })
-    }
-
-    /// Returns the running session whose agent, or whose guard, is one of these processes.
-    pub(crate) fn session_of(&self, pids: &[i32]) -> Option<String> {
-        let agents: Vec<(String, i32)> = {
-            let state = self.state();
-            let agents = state.live.iter().filter_map(|(id, live)| {
-                let pid = i32::try_from(live.remote.pid()?).ok()?;
-                Some((id.clone(), pid))
-            });
-            agents.collect()
-        };
-        let is_guard =
-            |agent: i32| crate::peer::parent_of(agent).is_some_and(|parent| pids.contains(&parent));
-        let by_agent = agents.iter().find(|(_, agent)| pids.contains(agent));
-        // What lost its parent was adopted by the guard.
-        let found = by_agent.or_else(|| agents.iter().find(|(_, agent)| is_guard(*agent)));
-        found.map(|(id, _)| id.clone())
     }
 
     /// Returns true if a message was accepted for the session that has not reached it.

@@ -56,6 +56,13 @@ pub enum Caller {
     },
 }
 
+impl Caller {
+    /// Returns true for an agent whose session could not be determined.
+    pub(crate) fn is_unknown_agent(&self) -> bool {
+        matches!(self, Self::Agent { session: None, .. })
+    }
+}
+
 /// What a request does, as far as that matters for who may send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {

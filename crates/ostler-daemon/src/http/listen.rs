@@ -85,9 +85,17 @@ async fn accept(app: App, listener: TcpListener, endpoint: Endpoint) {
 /// Returns the agent at the other end of a connection, if it is one.
 async fn agent_behind(app: &App, stream: &TcpStream) -> Option<Caller> {
     let (client, server) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
-    let manager = app.manager.clone();
-    let found = tokio::task::spawn_blocking(move || {
-        peer::agent_behind(client, server, |pids| manager.session_of(pids))
-    });
-    found.await.ok().flatten()
+    let look = || {
+        let manager = app.manager.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            peer::agent_behind(client, server, |pids| manager.session_of(pids))
+        });
+        async { found.await.ok().flatten() }
+    };
+    let found = look().await;
+    if !found.as_ref().is_some_and(Caller::is_unknown_agent) {
+        return found;
+    }
+    app.manager.wait_for_agents().await;
+    look().await.or(found)
 }

@@ -196,6 +196,10 @@ impl Agent for FleetAgent {
         let (handle, relay) =
             relayed.map_err(|error| SpecError::new("id", &session, error.to_string()))?;
         let order = self.order.clone();
+        for message in &spec.follow_ups {
+            // It waits in the inbox of the relay, which has not ended.
+            let _ = handle.send(message.clone());
+        }
         let driver = SessionDriver::new(self.fleet.clone(), relay, attempt);
         tokio::spawn(driver.run(order, spec));
         Ok(handle)

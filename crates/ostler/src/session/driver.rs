@@ -72,6 +72,9 @@ pub(super) async fn run(setup: Box<SessionSetup>, caller: Caller) {
     } else if !prompt.is_empty() {
         driver.engine.handle(Input::Send(prompt));
     }
+    for message in std::mem::take(&mut driver.setup.spec.follow_ups) {
+        driver.engine.handle(Input::Send(message));
+    }
     driver.engine.handle(Input::Start);
     driver.drive().await;
 }
