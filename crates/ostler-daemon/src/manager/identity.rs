@@ -32,7 +32,7 @@ impl Manager {
         found.map(|(id, _)| id.clone())
     }
 
-    /// Waits until the processes of all agents are known that are being started now, within a limit.
+    /// Waits, within a limit, until the processes of all agents that are being started are known.
     pub(crate) async fn wait_for_agents(&self) {
         let starting = self.agents_being_started();
         let all_known = async {
