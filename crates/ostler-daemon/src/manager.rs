@@ -458,7 +458,6 @@ impl Manager {
         let (session, sent) = started?;
         let remote = session.remote();
         let unstarted = u32::from(has_prompt) + u32::try_from(sent).unwrap_or(u32::MAX);
-        self.forget_messages(&id).await;
         let live = Live {
             remote,
             agent: about.name.to_owned(),
@@ -481,6 +480,8 @@ impl Manager {
             live.remote.stop();
         }
         follow::spawn(self.clone(), session, live.login_use, known);
+        // Only now: its agent may already ask for something, and must be known by then.
+        self.forget_messages(&id).await;
         Ok(())
     }
 
