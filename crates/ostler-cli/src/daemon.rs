@@ -10,6 +10,7 @@ use ostler_daemon::api::{
     Answer, AnswerDecision, CreateSession, SendMessage, SessionView, WhenBusy,
 };
 use ostler_daemon::client::{Client, ClientError};
+use tokio::sync::broadcast;
 
 pub(crate) use self::events::{DaemonEvents, History, Update};
 pub(crate) use self::request::{chat_request, session_request, unsupported};
@@ -95,37 +96,66 @@ impl From<ClientError> for Fault {
     }
 }
 
+/// Maximum number of failed requests that are not shown yet.
+const MAX_FAILURES: usize = 16;
+
 /// A session of the daemon.
 #[derive(Clone)]
 pub(crate) struct DaemonSession {
     client: Client,
     id: String,
+    /// Requests without a caller that waits for them, and failed.
+    failures: broadcast::Sender<String>,
 }
 
 impl DaemonSession {
     pub(crate) fn new(client: Client, id: String) -> Self {
-        Self { client, id }
+        Self {
+            client,
+            id,
+            failures: broadcast::Sender::new(MAX_FAILURES),
+        }
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Streams the events of the session.
+    /// Streams the events of the session, and the requests that fail from now on.
     pub(crate) fn events(&self, history: History) -> DaemonEvents {
-        DaemonEvents::read(self.client.clone(), self.id.clone(), history)
+        let failures = self.failures.subscribe();
+        DaemonEvents::read(self.client.clone(), self.id.clone(), history, failures)
     }
 
     /// Interrupts the turn. The events show whether that worked.
     pub(crate) fn interrupt(&self) {
-        let Self { client, id } = self.clone();
-        tokio::spawn(async move { drop(client.interrupt(&id).await) });
+        let own = self.clone();
+        tokio::spawn(async move {
+            let result = own.client.interrupt(&own.id).await.map(drop);
+            own.report("the turn was not interrupted", result);
+        });
     }
 
     /// Stops the session. The events show its end.
     pub(crate) fn stop(&self) {
-        let Self { client, id } = self.clone();
-        tokio::spawn(async move { drop(client.stop(&id).await) });
+        let own = self.clone();
+        tokio::spawn(async move {
+            let result = own.client.stop(&own.id).await.map(drop);
+            own.report("the session was not stopped", result);
+        });
+    }
+
+    /// Reports a failed request among the events.
+    fn report(&self, what: &str, result: Result<(), ClientError>) {
+        if let Err(error) = result {
+            let fault = Fault::from(error);
+            let outcome = fault.outcome();
+            let hint = outcome.hint.as_ref();
+            let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+            let _ = self
+                .failures // no one is left to see it
+                .send(format!("{what}: {}{hint}", outcome.message));
+        }
     }
 
     /// Sends a message for the next turn.
@@ -141,7 +171,10 @@ impl DaemonSession {
     /// Answers a permission request. An event reports the decision, whoever made it.
     pub(crate) fn answer(&self, request: &str, answer: PermissionAnswer) {
         let (session, request) = (self.clone(), request.to_owned());
-        tokio::spawn(async move { drop(session.decide(&request, answer).await) });
+        tokio::spawn(async move {
+            let result = session.decide(&request, answer).await;
+            session.report("your answer did not reach the session", result);
+        });
     }
 
     async fn decide(&self, request: &str, answer: PermissionAnswer) -> Result<(), ClientError> {

@@ -264,6 +264,7 @@ impl Follower {
         match update {
             Update::Event(event) => self.on_event(event, prompter, composer),
             Update::CaughtUp => self.is_caught_up = true,
+            Update::RequestFailed(why) => self.remark(why),
             Update::Skipped(turns) => {
                 let turns = counted(turns.into(), "earlier turn");
                 self.screen.line(format!(
@@ -315,6 +316,11 @@ impl Follower {
             "{} waits for approval: answer with `ostler approvals`",
             name(tool)
         );
+        self.remark(text);
+    }
+
+    /// Shows a sentence that is no event.
+    fn remark(&mut self, text: String) {
         match self.format {
             Format::Human => self.screen.remark(text),
             Format::Text | Format::Json | Format::Events => errln!("{text}"),

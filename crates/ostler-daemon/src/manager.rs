@@ -8,18 +8,20 @@ mod control;
 mod follow;
 mod gauges;
 mod identity;
+mod logins;
 mod messages;
 mod recovery;
 mod shutdown;
 mod spending;
 
 use self::cached::Cached;
+use self::logins::{LoginLease, LoginUse, Logins};
 pub use self::recovery::Recovered;
 use self::spending::Families;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -75,6 +77,7 @@ pub(crate) struct Manager {
     options: ManagerOptions,
     shared: Shared,
     state: Mutex<State>,
+    logins: Arc<Logins>,
     /// Held while a child session is created.
     children: tokio::sync::Mutex<()>,
     pub(crate) cached: Cached,
@@ -93,11 +96,22 @@ struct State {
     queue: FairQueue<Waiting>,
     /// The circuit breaker that each agent was last started with.
     breakers: BTreeMap<&'static str, BreakerState>,
-    /// Logins that a session may be refreshing.
-    logins: HashSet<PathBuf>,
     /// Sessions whose agent started others, and those.
     families: Families,
-    is_shutting_down: bool,
+    shutdown: Shutdown,
+}
+
+/// How far the daemon is on the way to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Shutdown {
+    /// It serves.
+    No,
+    /// No session is started any more. Those that run, or are being started, may finish their turn.
+    Draining,
+    /// All sessions are stopped.
+    Stopping,
+    /// All sessions are killed.
+    Killing,
 }
 
 /// A running session.
@@ -107,7 +121,6 @@ struct Live {
     agent: String,
     /// Where its login is stored.
     login: Option<PathBuf>,
-    /// Whether its agent may be refreshing the login, and how often it has taken it.
     login_use: Arc<LoginUse>,
     /// The circuit breaker of its agent, if that is a program that may be restarted.
     breaker: Option<BreakerState>,
@@ -117,14 +130,6 @@ struct Live {
     denials: Arc<AtomicU32>,
     /// Number of accepted messages of which no event says yet what became of them.
     unstarted: Arc<AtomicU32>,
-}
-
-/// Use of a login by a session.
-#[derive(Debug, Default)]
-struct LoginUse {
-    is_held: AtomicBool,
-    /// Number of times that the agent was started again with it.
-    restarts: AtomicU32,
 }
 
 /// A session that waits to be started.
@@ -174,7 +179,7 @@ impl Manager {
         shared: Shared,
         options: ManagerOptions,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        let manager = Arc::new(Self {
             feed: Feed::new(store.clone()),
             store,
             embedder,
@@ -185,14 +190,16 @@ impl Manager {
                 starting: HashMap::new(),
                 queue: FairQueue::new(options.parallel),
                 breakers: BTreeMap::new(),
-                logins: HashSet::new(),
                 families: Families::default(),
-                is_shutting_down: false,
+                shutdown: Shutdown::No,
             }),
+            logins: Arc::default(),
             options,
             children: tokio::sync::Mutex::default(),
             cached: Cached::default(),
-        })
+        });
+        manager.follow_logins();
+        manager
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -260,7 +267,7 @@ impl Manager {
         prepared: Prepared,
         admission: Admission,
     ) -> Result<SessionView, Problem> {
-        if self.state().is_shutting_down {
+        if self.state().shutdown > Shutdown::No {
             return Err(shutting_down());
         }
         request.agent = Some(prepared.name.clone());
@@ -365,16 +372,14 @@ impl Manager {
     async fn pump(self: &Arc<Self>) -> Vec<(String, Problem)> {
         let mut failed = Vec::new();
         loop {
-            let Some(waiting) = self.next_to_start() else {
+            let Some((waiting, lease)) = self.next_to_start() else {
                 return failed;
             };
             let (id, agent) = (waiting.id.clone(), waiting.agent.about().name);
-            let login = waiting.login.clone();
-            if let Err(problem) = self.start(waiting).await {
+            if let Err(problem) = self.start(waiting, lease).await {
                 {
                     let mut state = self.state();
                     state.queue.on_ended(agent);
-                    login.map(|login| state.logins.remove(&login));
                     state.starting.remove(&id);
                 }
                 let outcome = Outcome::new(Cause::BadRequest, problem.detail.clone());
@@ -386,26 +391,34 @@ impl Manager {
 
     /// Takes the next session that may be started now. If it has a login, the next one with that
     /// login waits until it was used.
-    fn next_to_start(&self) -> Option<Waiting> {
+    fn next_to_start(&self) -> Option<(Waiting, Option<LoginLease>)> {
         let mut state = self.state();
         let State {
             queue,
-            logins,
             starting,
-            is_shutting_down,
+            shutdown,
             ..
         } = &mut *state;
-        if *is_shutting_down {
+        if *shutdown > Shutdown::No {
             return None;
         }
-        let is_used = |login: &PathBuf| logins.contains(login);
-        let waiting = queue.pop(|waiting| !waiting.login.as_ref().is_some_and(is_used))?;
-        logins.extend(waiting.login.clone());
+        let mut lease = None;
+        let waiting = queue.pop(|waiting| match &waiting.login {
+            None => true,
+            Some(login) => {
+                lease = self.logins.take(login);
+                lease.is_some()
+            }
+        })?;
         starting.insert(waiting.id.clone(), false);
-        Some(waiting)
+        Some((waiting, lease))
     }
 
-    async fn start(self: &Arc<Self>, waiting: Waiting) -> Result<(), Problem> {
+    async fn start(
+        self: &Arc<Self>,
+        waiting: Waiting,
+        lease: Option<LoginLease>,
+    ) -> Result<(), Problem> {
         let Waiting {
             id,
             agent,
@@ -439,30 +452,30 @@ impl Manager {
         let started = tokio::task::spawn_blocking(start).await;
         let started = started.map_err(|e| Problem::new(ProblemKind::Internal, e.to_string()))?;
         let session = started?;
-        self.forget_messages(&id).await;
         let live = Live {
             remote: session.remote(),
             agent: about.name.to_owned(),
-            login_use: Arc::new(LoginUse {
-                is_held: AtomicBool::new(login.is_some()),
-                ..LoginUse::default()
-            }),
+            login_use: LoginUse::new(lease),
             login,
             breaker,
             reports: Arc::default(),
             denials: Arc::default(),
             unstarted: Arc::new(AtomicU32::new(u32::try_from(unstarted).unwrap_or(u32::MAX))),
         };
-        let is_unwanted = {
+        let (was_stopped, shutdown) = {
             let mut state = self.state();
             state.live.insert(id.clone(), live.clone());
             let was_stopped = state.starting.remove(&id).unwrap_or(false);
-            was_stopped || state.is_shutting_down
+            (was_stopped, state.shutdown)
         };
-        if is_unwanted {
+        if shutdown == Shutdown::Killing {
+            live.remote.kill();
+        } else if was_stopped || shutdown == Shutdown::Stopping {
             live.remote.stop();
         }
         follow::spawn(self.clone(), session, live.login_use, known);
+        // Only now: its agent may already ask for something, and must be known by then.
+        self.forget_messages(&id).await;
         Ok(())
     }
 

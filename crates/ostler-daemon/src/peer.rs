@@ -8,6 +8,8 @@
 #[cfg(target_os = "linux")]
 mod tcp;
 
+#[cfg(target_os = "linux")]
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 #[cfg(target_os = "linux")]
@@ -115,16 +117,17 @@ pub(crate) fn agent_behind(
 ) -> Option<Caller> {
     let socket = format!("socket:[{}]", tcp::inode(client, server)?);
     let daemon = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    let mut known = HashMap::new();
+    let mut is_of_session = |pid| *known.entry(pid).or_insert_with(|| is_of_session(pid));
     let processes = all_processes().map(|pid| {
-        let kin = Kin::of(lineage(pid), daemon);
+        let kin = Kin::of(lineage(pid), daemon, &mut is_of_session);
         let held = match kin {
-            Kin::Descendant(_) => tcp::held_by_threads(pid, &socket),
+            Kin::Descendant(_) | Kin::OtherAgent => tcp::held_by_threads(pid, &socket),
             _ => tcp::held(pid, &socket),
         };
         (kin, held)
     });
-    let is_session = |lineage: &[i32]| lineage.iter().any(|pid| is_of_session(*pid));
-    match holder(processes, is_session)? {
+    match holder(processes)? {
         Holder::Descendant(lineage) => Some(descendant(&lineage, session_of)),
         Holder::Agent => Some(Caller::Agent {
             session: None,
@@ -141,15 +144,17 @@ enum Kin {
     Daemon,
     /// It descends from the daemon. It and its ancestors below the daemon, nearest first.
     Descendant(Vec<i32>),
-    /// It does not. It and its ancestors, nearest first.
-    Other(Vec<i32>),
+    /// It belongs to a session of another Ostler.
+    OtherAgent,
+    /// It is none of these.
+    Other,
     /// One of its ancestors, or it itself, has exited meanwhile.
     Unknown,
 }
 
 #[cfg(target_os = "linux")]
 impl Kin {
-    fn of(lineage: Option<Vec<i32>>, daemon: i32) -> Self {
+    fn of(lineage: Option<Vec<i32>>, daemon: i32, is_of_session: impl FnMut(i32) -> bool) -> Self {
         let Some(mut lineage) = lineage else {
             return Self::Unknown;
         };
@@ -159,7 +164,8 @@ impl Kin {
                 lineage.truncate(at);
                 Self::Descendant(lineage)
             }
-            None => Self::Other(lineage),
+            None if lineage.into_iter().any(is_of_session) => Self::OtherAgent,
+            None => Self::Other,
         }
     }
 }
@@ -177,25 +183,20 @@ enum Holder {
 /// Decides which agent holds a connection; `None` if none does.
 ///
 /// A process can make its open files unreadable. So if no process is seen to hold the connection,
-/// and a descendant of the daemon hides its files, that one is taken for the holder.
+/// and an agent hides its files, that one is taken for the holder.
 #[cfg(target_os = "linux")]
-fn holder(
-    processes: impl Iterator<Item = (Kin, tcp::Held)>,
-    is_of_session: impl Fn(&[i32]) -> bool,
-) -> Option<Holder> {
+fn holder(processes: impl Iterator<Item = (Kin, tcp::Held)>) -> Option<Holder> {
     use tcp::Held;
     let (mut found, mut is_held, mut is_hidden) = (None, false, false);
     for (kin, held) in processes {
         is_held |= held == Held::Yes;
         match (kin, held) {
             (Kin::Descendant(lineage), Held::Yes) => return Some(Holder::Descendant(lineage)),
-            (Kin::Descendant(_) | Kin::Unknown, Held::Unreadable) => is_hidden = true,
-            // An agent of another Ostler.
-            (Kin::Other(lineage), Held::Yes) if is_of_session(&lineage) => {
-                found = Some(Holder::Agent);
+            (Kin::Descendant(_) | Kin::OtherAgent | Kin::Unknown, Held::Unreadable) => {
+                is_hidden = true;
             }
-            // It runs, so its ancestors were only just exiting.
-            (Kin::Unknown, Held::Yes) => found = Some(Holder::Agent),
+            // An unknown one runs, so its ancestors were only just exiting.
+            (Kin::OtherAgent | Kin::Unknown, Held::Yes) => found = Some(Holder::Agent),
             _ => {}
         }
     }
@@ -323,10 +324,8 @@ fn stat(pid: i32) -> Option<(i32, u64)> {
 /// Returns true if a process belongs to a session of any Ostler: it has a mark, or it is a guard.
 #[cfg(target_os = "linux")]
 fn is_of_session(pid: i32) -> bool {
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let is_guard = command
-        .split(|byte| *byte == 0)
-        .any(|word| word.starts_with(b"__guard"));
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let is_guard = name.strip_suffix(b"\n") == Some(ostler::guard::PROCESS_NAME.to_bytes());
     is_guard || environ(pid).is_some_and(|environ| has_mark(&environ))
 }
 
@@ -439,14 +438,15 @@ mod tests {
     fn an_agent_that_hides_its_files_is_still_an_agent() {
         use tcp::Held::{No, Unreadable, Yes};
         let daemon = 10;
-        let kin = |lineage: &[i32]| Kin::of(Some(lineage.to_vec()), daemon);
+        let kin = |lineage: &[i32]| Kin::of(Some(lineage.to_vec()), daemon, |pid| pid == 99);
         let (own, agent) = (kin(&[10, 1]), kin(&[30, 20, 10, 1]));
         let (user, other) = (kin(&[40, 1]), kin(&[50, 99, 1]));
         assert_eq!(own, Kin::Daemon);
         assert_eq!(agent, Kin::Descendant(vec![30, 20]));
+        assert_eq!((&user, &other), (&Kin::Other, &Kin::OtherAgent));
         let decide = |processes: &[(&Kin, tcp::Held)]| {
             let processes = processes.iter().map(|(kin, held)| ((*kin).clone(), *held));
-            holder(processes, |lineage| lineage.contains(&99))
+            holder(processes)
         };
         let found = Some(Holder::Descendant(vec![30, 20]));
         assert_eq!(decide(&[(&own, No), (&agent, Yes), (&user, No)]), found);
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(decide(&[(&Kin::Unknown, Yes)]), Some(Holder::Agent));
         let hidden = [(&own, No), (&agent, Unreadable), (&user, No)];
         assert_eq!(decide(&hidden), Some(Holder::Agent));
-        for agent in [&agent, &Kin::Unknown] {
+        for agent in [&agent, &other, &Kin::Unknown] {
             let hidden = [(&user, Unreadable), (agent, Unreadable)];
             assert_eq!(decide(&hidden), Some(Holder::Agent));
         }
@@ -464,7 +464,6 @@ mod tests {
         assert_eq!(decide(&[(&agent, Unreadable), (&own, Yes)]), None);
         // A process of another user, and no agent that hides anything.
         assert_eq!(decide(&[(&agent, No), (&user, Unreadable)]), None);
-        assert_eq!(decide(&[(&agent, No), (&other, Unreadable)]), None);
     }
 
     #[test]

@@ -59,8 +59,9 @@ impl<T> FairQueue<T> {
     }
 
     /// Takes the next session that may be started now, and counts it as running. `is_ready` says
-    /// whether a session may be started at the moment; one that may not is passed over.
-    pub(crate) fn pop(&mut self, is_ready: impl Fn(&T) -> bool) -> Option<T> {
+    /// whether a session that the limits allow may be started at the moment: the first one for
+    /// which it returns true is taken.
+    pub(crate) fn pop(&mut self, mut is_ready: impl FnMut(&T) -> bool) -> Option<T> {
         if self.running.values().sum::<usize>() >= self.limits.total {
             return None;
         }
@@ -70,8 +71,11 @@ impl<T> FairQueue<T> {
             .enumerate()
             .find_map(|(at, (agent, items))| {
                 let running = self.running.get(agent).copied().unwrap_or_default();
-                let item = items.iter().position(&is_ready)?;
-                (running < self.limits.per_agent).then_some((at, item))
+                if running >= self.limits.per_agent {
+                    return None;
+                }
+                let item = items.iter().position(&mut is_ready)?;
+                Some((at, item))
             })?;
         let (agent, mut items) = self.waiting.remove(at)?;
         let item = items.remove(item);

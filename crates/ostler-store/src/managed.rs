@@ -205,7 +205,8 @@ const RETENTION_MS: i64 = 24 * 60 * 60 * 1000;
 /// session follows.
 const UNANSWERED: &str = "?";
 
-/// The same, if the daemon is gone that was to answer.
+/// The same, if the response will never be known: the daemon that was to answer is gone, or the
+/// session was removed.
 const NEVER_ANSWERED: &str = "@";
 
 /// State of a request with an idempotency key.
@@ -216,7 +217,7 @@ pub enum IdempotentRequest {
     /// An identical request was answered with this.
     Done(String),
     /// An identical request took effect on this session, which it may have created, but its daemon
-    /// was killed before it answered.
+    /// was killed before it answered, or the session was removed.
     TookEffect(String),
     /// An identical request is being processed.
     Running,
@@ -279,6 +280,24 @@ pub(crate) fn end_idempotent(db: &Connection, key: &str, response: Option<&str>)
         None => db.execute("DELETE FROM idempotency WHERE key = ?1", [key])?,
     };
     Ok(())
+}
+
+/// Forgets the responses that show a session which is removed. Their requests stay known: repeated
+/// ones find that the session does not exist any more, and do not create another.
+pub(crate) fn forget_responses(db: &Connection, key: i64) -> Result<()> {
+    let session: String = db.query_row(
+        "SELECT session FROM sessions WHERE key = ?1",
+        [key],
+        |row| row.get(0),
+    )?;
+    // A response is a status, a space and JSON. Most do not name the session at all.
+    db.execute(
+        "UPDATE idempotency SET response = ?2 || ?1 WHERE instr(response, ?1) > 0
+         AND CASE WHEN json_valid(substr(response, instr(response, ' ') + 1))
+             THEN json_extract(substr(response, instr(response, ' ') + 1), '$.id') = ?1 END",
+        [&session, NEVER_ANSWERED],
+    )
+    .map(drop)
 }
 
 /// Forgets requests without a response, whose daemon is gone, unless they took effect.

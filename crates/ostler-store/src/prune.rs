@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::files::StoreDir;
 use crate::index::unsigned;
 use crate::rows::{self, SessionStatus};
-use crate::search;
+use crate::{managed, search};
 
 type Result<T, E = rusqlite::Error> = std::result::Result<T, E>;
 
@@ -166,6 +166,7 @@ pub(crate) fn remove_all(db: &mut Connection, keys: &[i64]) -> Result<()> {
 fn remove_rows(db: &Connection, key: i64) -> Result<()> {
     retain_position(db)?;
     search::remove(db, key)?;
+    managed::forget_responses(db, key)?;
     db.execute("DELETE FROM sessions WHERE key = ?1", [key])
         .map(drop)
 }

@@ -265,18 +265,18 @@ pub(crate) async fn run_unattended(
 #[cfg(target_os = "linux")]
 pub(crate) fn kill_leftovers(session: &str) -> usize {
     let mark = format!("{}={session}", crate::host::SESSION_VARIABLE);
-    let mut killed = 0;
+    let mut killed = std::collections::HashSet::new();
     // A process may fork between the search and its end.
     for _ in 0..10 {
         let found = marked::find_by_mark(&mark);
         if found.is_empty() {
             break;
         }
-        killed += found.len();
         sweep::signal(&found, rustix::process::Signal::KILL);
+        killed.extend(found); // one that takes time to exit is found again
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    killed
+    killed.len()
 }
 
 #[cfg(not(target_os = "linux"))]

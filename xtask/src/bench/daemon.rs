@@ -12,7 +12,7 @@ const HELP: &str = "\
 usage: cargo xtask bench daemon [--quick] [--write-docs] [--profile NAME]
 
 Builds the daemon, installs sandbox-agent (npm), and measures both in turn with scripted agents:
-memory, time to a first answer, events per second, processor time per event, lost events.
+memory, time to create a session and to a first answer, events per second, processor time per event, lost events.
 
   --quick         one round with few sessions, to see that it works
   --profile NAME  cargo profile of Ostler's programs (release)
@@ -27,13 +27,19 @@ const CONTENDERS: [(&str, &str); 3] = [
 ];
 
 /// Rows: name of the number, title, greatest value that meets the goal, decimal places.
-const ROWS: [(&str, &str, Option<f64>, usize); 6] = [
+const ROWS: [(&str, &str, Option<f64>, usize); 7] = [
     ("rss", "memory of an idle daemon (RSS), MiB", Some(15.0), 1),
     (
         "session",
         "private memory per idle session, KiB",
         Some(20.0),
         1,
+    ),
+    (
+        "accept",
+        "requests that create a session, until the answer, ms",
+        None,
+        2,
     ),
     (
         "create",

@@ -1,5 +1,5 @@
-//! One round of `cargo xtask bench daemon`: memory, time to a first answer, and the cost of
-//! delivering events, of the daemon or of another server.
+//! One round of `cargo xtask bench daemon`: memory, time to create a session and to a first answer,
+//! and the cost of delivering events, of the daemon or of another server.
 //!
 //! `daemon CONTENDER PROGRAM DIR SESSIONS BURSTS` prints one line `NAME VALUE` per number. `DIR`
 //! has the agents that xtask wrote: folders `idle.bin` and `burst.bin` with programs to find on the
@@ -109,15 +109,14 @@ impl Round {
         answer(server, 0).await; // loads and opens what every session shares
         tokio::time::sleep(SETTLE).await;
         let before = process.private_kib();
-        let mut times = Vec::new();
+        let (mut accepted, mut answered) = (Vec::new(), Vec::new());
         for number in 1..=self.sessions {
             let began = Instant::now();
-            answer(server, number).await;
-            times.push(began.elapsed());
+            accepted.push(answer(server, number).await);
+            answered.push(began.elapsed());
         }
-        times.sort();
-        let median = times[times.len() / 2];
-        println!("create {:.3}", median.as_secs_f64() * 1e3);
+        println!("accept {:.3}", median_ms(accepted));
+        println!("create {:.3}", median_ms(answered));
         tokio::time::sleep(SETTLE).await;
         let more = process.private_kib().saturating_sub(before);
         println!("session {:.2}", more as f64 / self.sessions as f64);
@@ -152,10 +151,19 @@ impl Round {
     }
 }
 
-/// Runs a session to the end of its first turn. It stays idle.
-async fn answer<S: Server>(server: &S, number: usize) {
+fn median_ms(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 2].as_secs_f64() * 1e3
+}
+
+/// Runs a session to the end of its first turn. It stays idle. Returns how long the server took to
+/// create it.
+async fn answer<S: Server>(server: &S, number: usize) -> Duration {
+    let began = Instant::now();
     let session = server.create(number).await;
+    let accepted = began.elapsed();
     let reader = server.read(&session).await;
     server.prompt(&session).await;
     S::read_turn(reader).await;
+    accepted
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ostler::event::SessionState;
 use ostler::{Event, EventKind};
 use ostler_daemon::client::{Client, ClientError, EventStream};
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 
 use crate::fault::{Fault, Result};
 
@@ -24,6 +24,8 @@ pub(crate) enum Update {
     Skipped(u32),
     /// Everything from now on is new.
     CaughtUp,
+    /// A request for the session failed, as a sentence.
+    RequestFailed(String),
     /// No event follows.
     End,
     /// The session cannot be followed any further.
@@ -38,12 +40,20 @@ pub(crate) enum History {
 }
 
 /// The events of a session.
-pub(crate) struct DaemonEvents(mpsc::Receiver<Update>);
+pub(crate) struct DaemonEvents {
+    updates: mpsc::Receiver<Update>,
+    failures: broadcast::Receiver<String>,
+}
 
 impl DaemonEvents {
     /// Starts to read.
-    pub(super) fn read(client: Client, id: String, history: History) -> Self {
-        let (to, receiver) = mpsc::channel(CAPACITY);
+    pub(super) fn read(
+        client: Client,
+        id: String,
+        history: History,
+        failures: broadcast::Receiver<String>,
+    ) -> Self {
+        let (to, updates) = mpsc::channel(CAPACITY);
         let reader = Reader {
             client,
             id,
@@ -58,12 +68,15 @@ impl DaemonEvents {
             };
             let _ = to.send(last).await; // the receiver may be gone
         });
-        Self(receiver)
+        Self { updates, failures }
     }
 
     /// Waits for the next update. Cancel safe.
     pub(crate) async fn next(&mut self) -> Update {
-        self.0.recv().await.unwrap_or(Update::End)
+        tokio::select! {
+            update = self.updates.recv() => update.unwrap_or(Update::End),
+            Ok(why) = self.failures.recv() => Update::RequestFailed(why),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The daemon is killed at random moments under load, and its log is checked each time.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,11 +42,17 @@ impl Random {
     }
 }
 
+/// Number of turns that must have been open when the daemon was killed, of all rounds.
+const MIN_OPEN: usize = ROUNDS as usize / 4;
+
 /// Ids of sessions that the daemon accepted.
 type Accepted = Arc<Mutex<Vec<String>>>;
 
+/// Number of turns that are open, as far as their readers know.
+type OpenTurns = Arc<AtomicUsize>;
+
 /// Creates sessions, writes to them and reads them, until the daemon is gone.
-async fn load(client: Client, request: CreateSession, accepted: Accepted) {
+async fn load(client: Client, request: CreateSession, accepted: Accepted, open: OpenTurns) {
     let message = SendMessage {
         text: "more".to_owned(),
         when_busy: WhenBusy::Queue,
@@ -56,13 +63,17 @@ async fn load(client: Client, request: CreateSession, accepted: Accepted) {
         };
         accepted.lock().unwrap().push(session.id.clone());
         let reader = client.clone();
-        let (id, message) = (session.id, message.clone());
+        let (id, message, open) = (session.id, message.clone(), open.clone());
         tokio::spawn(async move {
             let Ok(mut events) = reader.events(&id, 0).await else {
                 return;
             };
             while let Ok(Some(frame)) = events.next().await {
+                if frame.data.contains("\"turn_started\"") {
+                    open.fetch_add(1, Ordering::Relaxed);
+                }
                 if frame.data.contains("\"turn_ended\"") {
+                    open.fetch_sub(1, Ordering::Relaxed);
                     let _ = reader.send(&id, &message).await;
                 }
             }
@@ -114,11 +125,20 @@ async fn check(client: &Client, ids: &[String], ended: &mut BTreeMap<String, usi
     }
 }
 
-/// Kills the daemon at random moments.
+/// Returns true if the daemon was killed during a turn of this session.
+fn was_cut_off(events: &[Value]) -> bool {
+    events.iter().any(|event| {
+        let reason = &event["outcome"]["detail"]["reason"];
+        event["type"] == "turn_ended" && reason == "daemon_restarted"
+    })
+}
+
+/// Kills the daemon at random moments, in every other round during a turn.
 pub(crate) fn run() {
     let mut random = Random::new();
     let rig = Rig::new();
-    let script = "loop 100\nread-user\ninit\nloop 40\ndelta x\nend\ntext hi\nresult hi\nend";
+    let script =
+        "loop 100\nread-user\ninit\nloop 40\ndelta x\nend\nsleep 20\ntext hi\nresult hi\nend";
     let _ = fake::install_as(rig.dir(), "claude", script);
     let request = CreateSession {
         agent: Some("claude".to_owned()),
@@ -127,12 +147,24 @@ pub(crate) fn run() {
         ..CreateSession::default()
     };
     let (accepted, mut ended) = (Accepted::default(), BTreeMap::new());
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let served = Served::start(&rig);
         let time = Duration::from_millis(random.below(LONGEST));
         let client = served.client.clone();
-        let load = load(client, request.clone(), accepted.clone());
-        block_on(async { drop(tokio::time::timeout(time, load).await) });
+        let open = OpenTurns::default();
+        let load = load(client, request.clone(), accepted.clone(), open.clone());
+        let moment = async {
+            tokio::time::sleep(time).await;
+            while round % 2 == 0 && open.load(Ordering::Relaxed) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        block_on(async {
+            tokio::select! {
+                () = load => panic!("the daemon refused a session"),
+                () = moment => {}
+            }
+        });
         served.kill();
         let served = Served::start(&rig);
         let ids = accepted.lock().unwrap().clone();
@@ -160,5 +192,11 @@ pub(crate) fn run() {
     ));
     block_on_patiently(check(&served.client, &ids, &mut ended));
     assert_eq!(ended.len(), ids.len());
+    assert!(ids.len() >= ROUNDS as usize, "{} sessions", ids.len());
+    let mut open = 0;
+    for id in &ids {
+        open += usize::from(was_cut_off(&block_on(stored(&served.client, id))));
+    }
+    assert!(open >= MIN_OPEN, "killed during {open} turns only");
     served.stop();
 }

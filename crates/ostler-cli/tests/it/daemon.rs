@@ -386,6 +386,43 @@ fn a_run_in_the_daemon_exits_like_any_run() {
     );
 }
 
+// Progress and errors look the same, whoever runs the session.
+#[test]
+fn a_run_in_the_daemon_looks_like_any_run() {
+    let served = Served::start();
+    let shown = |args: &[&str], prompt: &str| {
+        let done = finish(served.task(args).arg(prompt));
+        let is_time =
+            |word: &&str| word.ends_with('s') && word.starts_with(|c: char| c.is_ascii_digit());
+        let is_id = |word: &&str| word.len() == 8 && word.chars().all(|c| c.is_ascii_hexdigit());
+        let lines = done.stderr.lines().map(|line| {
+            let words = line.split(' ').map(|word| match word {
+                word if is_time(&word) => "TIME",
+                word if is_id(&word) => "ID",
+                word => word,
+            });
+            words.collect::<Vec<&str>>().join(" ")
+        });
+        (done.code, done.stdout, lines.collect::<Vec<String>>())
+    };
+    for format in ["human", "text", "json"] {
+        for prompt in ["hello", "write", "fail"] {
+            let output = ["--permissions", "ask", "--output", format];
+            let here = shown(&output, prompt);
+            let there = shown(&[&output[..], &["--daemon"]].concat(), prompt);
+            if format == "json" {
+                assert_eq!(
+                    (&here.0, &here.2),
+                    (&there.0, &there.2),
+                    "{format} {prompt}"
+                );
+            } else {
+                assert_eq!(here, there, "{format} {prompt}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_signal_interrupts_the_turn_or_leaves_the_session() {
     let served = Served::start();
@@ -581,23 +618,6 @@ fn a_chat_in_the_daemon_continues_without_its_terminal() {
     );
 }
 
-#[test]
-fn a_steered_message_is_reported_if_the_agent_does_not_take_it() {
-    let served = Served::start();
-    let SessionView { id, .. } = served.idle();
-    served.ok(&["send", &id, "hang"]);
-    served.wait_for_turn(&id, 1);
-    served.ok(&["send", "--steer", &id, "faster"]);
-    let shown = || {
-        served
-            .run(&["sessions", "show", &id, "--output", "events"])
-            .stdout
-    };
-    let is_reported = || shown().contains("\"refused\"") || shown().contains("\"steer");
-    assert!(wait_until(PATIENCE, is_reported), "{}", shown());
-    served.ok(&["stop", &id]);
-}
-
 /// Forwards connections to the daemon. The first stream of events is cut off after some bytes.
 fn cutting_proxy(
     path: &std::path::Path,
@@ -626,6 +646,30 @@ fn cutting_proxy(
         }
     });
     streams
+}
+
+// An answer that does not arrive is reported, and can be given in another way.
+#[test]
+fn an_answer_that_fails_is_reported() {
+    let served = Served::start();
+    let id = served.detached("write");
+    served.request();
+    let runtime = served.rig.path("proxied");
+    let mut print = served.ostler(&["serve", "--print-socket"]);
+    let path = finish(print.env("XDG_RUNTIME_DIR", &runtime)).stdout;
+    let path = PathBuf::from(path.trim());
+    cutting_proxy(&path, served.socket.clone());
+    let mut attach = served.ostler(&["attach", &id]);
+    let mut terminal = Pty::start(attach.env("XDG_RUNTIME_DIR", runtime));
+    terminal.until_seen("[y]es  [n]o  [a]lways this session", 1);
+    std::fs::remove_file(path).unwrap();
+    terminal.keys("y\r");
+    let failed = "your answer did not reach the session: no daemon is running";
+    terminal.until_seen(failed, 1);
+    let request = served.request();
+    served.ok(&["approvals", "answer", &request, "yes"]);
+    terminal.until_seen("So be it.", 1);
+    assert_eq!(terminal.end(), Some(0));
 }
 
 // The client continues after the last event that it got.

@@ -9,6 +9,7 @@
 )]
 
 mod acp;
+mod agent_attacks;
 mod agent_loop;
 mod api;
 mod bridge;

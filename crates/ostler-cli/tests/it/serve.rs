@@ -377,14 +377,17 @@ fn pid_1_leaves_no_zombies() {
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let daemon = std::fs::read_to_string(children).unwrap();
     let daemon: u32 = daemon.trim().parse().unwrap();
-    // Fifty orphans of a process that is not the daemon's.
-    let orphans = "for n in $(seq 50); do ( setsid sleep 0 & ); done";
+    // Orphans of a process that is not the daemon's.
+    let orphans = "for n in $(seq 500); do ( setsid sleep 0 & ); done";
     let entered = std::process::Command::new("nsenter")
         .args(["--pid", "--mount", "--target", &daemon.to_string(), "--"])
         .args(["/bin/sh", "-c", orphans])
         .status()
         .unwrap();
     assert!(entered.success());
+    // Zombies are reaped at the second look only, seconds after the first.
+    let has_zombies = || children_of(daemon).contains(&'Z');
+    assert!(wait_until(PATIENCE, has_zombies), "it inherits the orphans");
     // Some may still be running; in the end, none is left in any state but those that serve.
     let is_clean = || {
         let states = children_of(daemon);

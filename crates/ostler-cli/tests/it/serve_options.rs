@@ -13,7 +13,7 @@ use ostler_testkit::processes::wait_until;
 use serde_json::Value;
 
 use crate::rig::{PATIENCE, Rig, finish};
-use crate::serve::{Served, block_on, command, create, events_until};
+use crate::serve::{Served, block_on, check_log, command, create, events_until};
 
 fn program(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
@@ -216,7 +216,7 @@ fn get(served: &Served, path: &str) -> Value {
 }
 
 /// Sends a request over the socket and returns the text of the response.
-fn text(served: &Served, path: &str) -> String {
+pub(crate) fn text(served: &Served, path: &str) -> String {
     let mut socket = UnixStream::connect(served.client.socket()).unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     socket.write_all(head.as_bytes()).unwrap();
@@ -325,9 +325,16 @@ fn a_full_disk_is_a_named_cause() {
         prompt: Some("x".repeat(200_000)),
         ..CreateSession::default()
     };
-    let refused = (0..100).find_map(|_| block_on(served.client.create(&request)).err());
+    let mut accepted = Vec::new();
+    let refused = loop {
+        match block_on(served.client.create(&request)) {
+            Ok(session) => accepted.push(session.id),
+            Err(error) => break error,
+        }
+        assert!(accepted.len() < 100, "not refused");
+    };
     match refused {
-        Some(ClientError::Problem(problem)) => {
+        ClientError::Problem(problem) => {
             let found = (problem.status, problem.cause.as_str());
             assert_eq!(found, (507, "store_failed"), "{}", problem.detail);
         }
@@ -335,6 +342,57 @@ fn a_full_disk_is_a_named_cause() {
     }
     assert!(block_on(served.client.is_running()));
     served.kill();
+    // With space again, nothing that was accepted is lost, and every log is complete.
+    let served = Served::start(&rig);
+    assert!(!accepted.is_empty());
+    for id in &accepted {
+        block_on(served.client.stop(id)).unwrap();
+        check_log(&block_on(events_until(&served.client, id, "ended")));
+    }
+    let page = block_on(served.client.sessions("all=true&limit=500")).unwrap();
+    assert_eq!(
+        page.sessions.len(),
+        accepted.len(),
+        "and nothing else was stored"
+    );
+    served.stop();
+}
+
+/// Fails to start a daemon, and returns why.
+fn start_error(rig: &Rig, flags: &[&str]) -> String {
+    let done = finish(&mut command(rig, &[&["serve"], flags].concat()));
+    assert!(!matches!(done.code, Some(0) | None), "{}", done.stderr);
+    assert_eq!(done.stdout, "");
+    done.stderr
+}
+
+// A listener is never opened with less protection than was asked for.
+#[test]
+fn a_listener_fails_closed() {
+    let rig = Rig::new();
+    let everywhere = start_error(&rig, &["--listen=0.0.0.0:1"]);
+    assert!(everywhere.contains("loopback"), "{everywhere}");
+    let listen = ["--listen=127.0.0.1:0"];
+    let token = rig.path("ostler/token");
+    let mode = |mode| std::fs::set_permissions(&token, std::fs::Permissions::from_mode(mode));
+    std::fs::write(&token, "").unwrap();
+    mode(0o600).unwrap();
+    let empty = start_error(&rig, &listen);
+    assert!(empty.contains("has no token"), "{empty}");
+    std::fs::write(&token, "x".repeat(64)).unwrap();
+    mode(0o644).unwrap();
+    let readable = start_error(&rig, &listen);
+    assert!(readable.contains("can be read by others"), "{readable}");
+    std::fs::remove_file(&token).unwrap();
+    let served = Served::start_with(&rig, &listen);
+    let printed = finish(&mut command(&rig, &["serve", "--print-token"])).stdout;
+    assert_eq!(printed.trim().len(), 64);
+    assert_eq!(std::fs::read_to_string(&token).unwrap(), printed);
+    assert_eq!(
+        token.metadata().unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    served.stop();
 }
 
 #[test]

@@ -124,3 +124,23 @@ fn an_unknown_session_is_a_usage_error() {
         );
     }
 }
+
+// The agent gets the message during its turn, and answers it in that turn.
+#[test]
+fn a_steered_message_reaches_the_running_turn() {
+    let rig = Rig::new();
+    let script = "read-user\ninit\ndelta Working\nread-user\ntext Faster it is.\n\
+                  result Faster it is.\nread-until-eof";
+    let _ = fake::install_as(rig.dir(), "claude", script);
+    let served = Served::start(&rig);
+    let SessionView { id, .. } = create(&rig, &served);
+    block_on(crate::serve::events_until(&served.client, &id, "text"));
+    ok(&rig, &["send", "--steer", &id[..8], "faster"]);
+    assert_eq!(text(&served, &id), "Faster it is.");
+    let shown = ok(&rig, &["sessions", "show", &id, "--output", "events"]);
+    let count = |text: &str| shown.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(count("\"code\":\"steered\""), 1, "{shown}");
+    assert_eq!(count("\"type\":\"turn_started\""), 1, "{shown}");
+    assert_eq!(count("\"type\":\"refused\""), 0, "{shown}");
+    served.stop();
+}

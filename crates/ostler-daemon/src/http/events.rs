@@ -13,6 +13,7 @@ use futures_core::Stream;
 use futures_util::{StreamExt, stream};
 use ostler_store::{EventRow, SessionStatus};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Reply;
 use super::body::{Query, invalid, text_response};
@@ -29,11 +30,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How often to look for events of sessions that another process runs.
 const POLL: Duration = Duration::from_millis(500);
 
-/// How many of these looks there are between two heartbeats.
-const POLLS_PER_HEARTBEAT: u64 = 30;
-
-/// First frame: how long a client should wait before it connects again.
-const RETRY: &str = "retry: 1000\n\n";
+/// How long a client should wait before it connects again, in milliseconds.
+const RETRY: u32 = 1_000;
 
 /// Streams the events of one session.
 pub(super) async fn session(
@@ -52,9 +50,10 @@ pub(super) async fn session(
         session: row.session,
         next: since.saturating_add(1),
         phase: Phase::History,
-        polls: 0,
+        sent: Instant::now(),
     };
-    Ok(response(stream::unfold(reader, SessionReader::advance)))
+    let frames = stream::unfold(reader, SessionReader::advance);
+    Ok(response(since, frames))
 }
 
 /// Returns the last event that the client has: `Last-Event-ID`, or else `since`.
@@ -67,10 +66,14 @@ fn start(query: &mut Query, headers: &HeaderMap) -> Result<Option<u64>, Problem>
     Ok(last.transpose()?.or(since))
 }
 
+/// Returns a response with these frames. Every frame has an `id`, also one that is no event, so
+/// that a client that connects again continues from there.
 fn response(
+    since: u64,
     frames: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
 ) -> Response<Body> {
-    let first = stream::iter([Ok(Bytes::from_static(RETRY.as_bytes()))]);
+    let first = format!("id: {since}\nretry: {RETRY}\n\n");
+    let first = stream::iter([Ok(Bytes::from(first))]);
     let mut response = text_response(
         axum::http::StatusCode::OK,
         "text/event-stream",
@@ -104,8 +107,8 @@ struct SessionReader {
     next: u64,
     phase: Phase,
     stored: Option<watch::Receiver<u64>>,
-    /// Number of times that it looked for events of another process.
-    polls: u64,
+    /// When the last frame was sent.
+    sent: Instant,
 }
 
 impl SessionReader {
@@ -119,10 +122,11 @@ impl SessionReader {
             }
             // Before the query: if the session had ended by now, the query returns its last event.
             let is_over = self.is_over().await;
+            let last = self.next - 1;
             match self.page().await {
                 Err(problem) => {
                     self.phase = Phase::Done;
-                    return Some((Ok(error_frame(&problem)), self));
+                    return self.frame(error_frame(last, &problem));
                 }
                 Ok(page) if !page.is_empty() => {
                     let (frames, last) = frames(&page, |row| row.seq);
@@ -130,21 +134,26 @@ impl SessionReader {
                     if last.is_some_and(|row| row.kind == "ended") {
                         self.phase = Phase::Done;
                     }
-                    return Some((Ok(frames), self));
+                    return self.frame(frames);
                 }
                 Ok(_) if self.phase == Phase::History => {
                     self.phase = if is_over { Phase::Done } else { Phase::Live };
-                    let last = self.next - 1;
-                    let frame = format!("event: caught_up\ndata: {{\"seq\":{last}}}\n\n");
-                    return Some((Ok(frame.into()), self));
+                    let data = format!("{{\"seq\":{last}}}");
+                    return self.frame(named_frame("caught_up", last, &data));
                 }
                 Ok(_) if is_over => return None,
                 Ok(_) => {}
             }
-            if self.wait().await == Wakeup::Heartbeat {
-                return Some((Ok(Bytes::from_static(b": heartbeat\n\n")), self));
+            if self.sent.elapsed() >= HEARTBEAT {
+                return self.frame(format!("id: {last}\n: heartbeat\n\n").into());
             }
+            self.wait().await;
         }
+    }
+
+    fn frame(mut self, frame: Bytes) -> Frame<Self> {
+        self.sent = Instant::now();
+        Some((Ok(frame), self))
     }
 
     async fn page(&self) -> Result<Vec<EventRow>, Problem> {
@@ -163,44 +172,15 @@ impl SessionReader {
         !row.is_ok_and(|row| matches!(row.status, SessionStatus::Live(_)))
     }
 
-    async fn wait(&mut self) -> Wakeup {
-        match wait(self.stored.as_mut()).await {
-            Wakeup::Closed => {
-                self.stored = None; // the rest is in the store
-                Wakeup::Stored
-            }
-            Wakeup::Polled => {
-                self.polls += 1;
-                if self.polls.is_multiple_of(POLLS_PER_HEARTBEAT) {
-                    Wakeup::Heartbeat
-                } else {
-                    Wakeup::Polled
-                }
-            }
-            other => other,
+    /// Waits until something may have been stored, or a heartbeat is due.
+    async fn wait(&mut self) {
+        let Some(stored) = &mut self.stored else {
+            return tokio::time::sleep(POLL).await; // another process may store something
+        };
+        let changed = tokio::time::timeout_at(self.sent + HEARTBEAT, stored.changed()).await;
+        if let Ok(Err(_)) = changed {
+            self.stored = None; // the rest is in the store
         }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wakeup {
-    Stored,
-    /// Another process may have stored something.
-    Polled,
-    Closed,
-    Heartbeat,
-}
-
-/// Waits for events of a session, or until a heartbeat is due.
-async fn wait(stored: Option<&mut watch::Receiver<u64>>) -> Wakeup {
-    let Some(stored) = stored else {
-        tokio::time::sleep(POLL).await;
-        return Wakeup::Polled;
-    };
-    match tokio::time::timeout(HEARTBEAT, stored.changed()).await {
-        Ok(Ok(())) => Wakeup::Stored,
-        Ok(Err(_)) => Wakeup::Closed,
-        Err(_) => Wakeup::Heartbeat,
     }
 }
 
@@ -219,9 +199,14 @@ fn frames(page: &[EventRow], id: impl Fn(&EventRow) -> u64) -> (Bytes, Option<&E
     (frames.into(), page.last())
 }
 
-fn error_frame(problem: &Problem) -> Bytes {
+/// Returns a frame that is no event of a session. Its `id` is that of the last one.
+fn named_frame(name: &str, last: u64, data: &str) -> Bytes {
+    format!("id: {last}\nevent: {name}\ndata: {data}\n\n").into()
+}
+
+fn error_frame(last: u64, problem: &Problem) -> Bytes {
     let body = serde_json::to_string(&problem.body()).unwrap_or_default();
-    format!("event: problem\ndata: {body}\n\n").into()
+    named_frame("problem", last, &body)
 }
 
 /// Streams the events of all sessions, or of those that are named, over one connection.
@@ -253,9 +238,10 @@ pub(super) async fn all(
         sessions,
         position,
         phase: Phase::History,
-        polls: 0,
+        sent: Instant::now(),
     };
-    Ok(response(stream::unfold(reader, AllReader::advance)))
+    let frames = stream::unfold(reader, AllReader::advance);
+    Ok(response(position, frames))
 }
 
 struct AllReader {
@@ -265,8 +251,8 @@ struct AllReader {
     position: u64,
     phase: Phase,
     stored: watch::Receiver<u64>,
-    /// Number of times that it looked for events of other processes.
-    polls: u64,
+    /// When the last frame was sent.
+    sent: Instant,
 }
 
 impl AllReader {
@@ -281,10 +267,10 @@ impl AllReader {
                 .manager
                 .with_store(move |store| store.events_after(position, PAGE))
                 .await;
-            match page {
+            let has_more = match page {
                 Err(problem) => {
                     self.phase = Phase::Done;
-                    return Some((Ok(error_frame(&problem)), self));
+                    return self.frame(error_frame(position, &problem));
                 }
                 Ok(mut page) if !page.is_empty() => {
                     self.position = page.last().map_or(position, |row| row.position);
@@ -292,30 +278,36 @@ impl AllReader {
                         page.retain(|row| self.sessions.contains(&row.session));
                     }
                     if !page.is_empty() {
-                        return Some((Ok(frames(&page, |row| row.position).0), self));
+                        return self.frame(frames(&page, |row| row.position).0);
                     }
-                    continue;
+                    true
                 }
                 Ok(_) if self.phase == Phase::History => {
                     self.phase = Phase::Live;
-                    let frame = format!("event: caught_up\ndata: {{\"position\":{position}}}\n\n");
-                    return Some((Ok(frame.into()), self));
+                    return self.position_frame("caught_up");
                 }
-                Ok(_) => {}
+                Ok(_) => false,
+            };
+            // Also while only other sessions are busy.
+            if self.sent.elapsed() >= HEARTBEAT {
+                return self.position_frame("heartbeat");
             }
-            match tokio::time::timeout(POLL, self.stored.changed()).await {
-                Ok(Ok(())) => self.polls = 0,
-                Ok(Err(_)) => return None,
-                // Another process may have stored something.
-                Err(_) => {
-                    self.polls += 1;
-                    if self.polls.is_multiple_of(POLLS_PER_HEARTBEAT) {
-                        let frame =
-                            format!("event: heartbeat\ndata: {{\"position\":{position}}}\n\n");
-                        return Some((Ok(frame.into()), self));
-                    }
-                }
+            // If the time is over, another process may have stored something.
+            if !has_more && let Ok(Err(_)) = tokio::time::timeout(POLL, self.stored.changed()).await
+            {
+                return None;
             }
         }
+    }
+
+    fn position_frame(self, name: &str) -> Frame<Self> {
+        let position = self.position;
+        let data = format!("{{\"position\":{position}}}");
+        self.frame(named_frame(name, position, &data))
+    }
+
+    fn frame(mut self, frame: Bytes) -> Frame<Self> {
+        self.sent = Instant::now();
+        Some((Ok(frame), self))
     }
 }

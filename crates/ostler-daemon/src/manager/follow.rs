@@ -1,7 +1,6 @@
 //! Follows one session to its end: expiry of its approvals, metrics, and what it blocks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -11,22 +10,18 @@ use ostler::{Event, EventKind, Session};
 use ostler_core::event::{Decision, Level, Notice, NoticeCode, Origin, RequestKind};
 use ostler_store::{ApprovalDecision, ApprovalState, DecideResult};
 
+use super::Manager;
+use super::logins::LoginUse;
 use super::spending::Meter;
-use super::{Live, LoginUse, Manager};
 use crate::notify::Occasion;
+use crate::problem::Problem;
 
-/// How long a session blocks the start of others with the same login, unless it produces output
-/// before: a login is refreshed at the start (P27).
-const LOGIN_TIME: Duration = Duration::from_secs(5);
-
-/// How often to look whether a login is free.
-const LOGIN_POLL: Duration = Duration::from_millis(20);
+/// How long to wait before a request is expired again if the store has failed.
+const EXPIRE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Follows a session in a task of its own. An earlier daemon has seen its events up to `known`.
 pub(super) fn spawn(manager: Arc<Manager>, session: Session, login_use: Arc<LoginUse>, known: u64) {
-    if login_use.is_held.load(Ordering::Acquire) {
-        manager.release_login_later(session.id().to_owned(), &login_use);
-    }
+    login_use.release_later();
     tokio::spawn(run(manager, session, login_use, known));
 }
 
@@ -40,13 +35,16 @@ async fn run(manager: Arc<Manager>, mut session: Session, login_use: Arc<LoginUs
         let event = tokio::select! {
             event = session.next() => event,
             Some(request) = expiries.next(), if !expiries.is_empty() => {
-                Box::pin(expire(&manager, &session, request)).await;
+                let request: String = request;
+                if Box::pin(expire(&manager, &session, &request)).await.is_err() {
+                    expiries.push(after(EXPIRE_AGAIN, request));
+                }
                 continue;
             }
         };
         let Some(event) = event else { break };
-        if login_use.is_held.load(Ordering::Relaxed) && is_logged_in(&event) {
-            Box::pin(manager.release_login(&id)).await;
+        if is_logged_in(&event) {
+            login_use.release();
         }
         let is_new = event.seq > known;
         if is_new {
@@ -75,15 +73,17 @@ async fn run(manager: Arc<Manager>, mut session: Session, login_use: Arc<LoginUs
             && permission.decision == Decision::Asked
         {
             manager.read_replaced(&id, &permission.id);
-            let timeout = manager.options.approval_timeout;
-            expiries.push(async move {
-                tokio::time::sleep(timeout).await;
-                permission.id
-            });
+            expiries.push(after(manager.options.approval_timeout, permission.id));
         }
     }
     drop((session, remote));
     Box::pin(manager.on_ended(&id)).await;
+}
+
+/// Returns a permission request after some time.
+async fn after(time: Duration, request: String) -> String {
+    tokio::time::sleep(time).await;
+    request
 }
 
 /// Runs the user's command if the event needs attention.
@@ -129,10 +129,10 @@ fn is_message_handled(event: &Event) -> bool {
 /// Why a request that expired is denied.
 pub(super) const UNANSWERED: &str = "No one answered this request in time.";
 
-/// Denies a permission request that was not answered in time.
-async fn expire(manager: &Manager, session: &Session, request: String) {
+/// Denies a permission request that was not answered in time. Fails if the store does.
+async fn expire(manager: &Manager, session: &Session, request: &str) -> Result<(), Problem> {
     let (id, at) = (session.id().to_owned(), manager.embedder.now());
-    let permission = request.clone();
+    let permission = request.to_owned();
     let decided = manager.with_store(move |store| {
         let Some(pending) = store.pending_approval(&id, &permission)? else {
             return Ok(DecideResult::Unknown);
@@ -145,73 +145,25 @@ async fn expire(manager: &Manager, session: &Session, request: String) {
         };
         store.decide_approval(&pending.id, decision)
     });
-    if let Ok(DecideResult::Decided(_)) = decided.await {
+    let decided = decided.await.inspect_err(|problem| {
+        let session = session.id();
+        tracing::warn!(session, request, %problem, "request not expired; it is tried again");
+    })?;
+    if let DecideResult::Decided(_) = decided {
         let answer = PermissionAnswer::Deny(UNANSWERED.to_owned());
-        let _ = session.answer(&request, answer).await; // it may have been withdrawn
+        let _ = session.answer(request, answer).await; // it may have been withdrawn
     }
+    Ok(())
 }
 
 impl Manager {
-    /// Takes the login of a session whose agent is started again by a message, once no other
-    /// session may be refreshing it (P27).
-    pub(super) async fn take_login(self: &Arc<Self>, id: &str, live: &Live) {
-        let Some(login) = &live.login else { return };
-        loop {
-            {
-                let mut state = self.state();
-                // A second message finds the agent starting.
-                if live.login_use.is_held.load(Ordering::Acquire) {
-                    return;
-                }
-                if state.logins.insert(login.clone()) {
-                    live.login_use.restarts.fetch_add(1, Ordering::AcqRel);
-                    live.login_use.is_held.store(true, Ordering::Release);
-                    break;
-                }
-            }
-            tokio::time::sleep(LOGIN_POLL).await;
-        }
-        self.release_login_later(id.to_owned(), &live.login_use);
-    }
-
-    /// Releases the login of a session after a while, unless its agent is started again before.
-    fn release_login_later(self: &Arc<Self>, id: String, login_use: &Arc<LoginUse>) {
-        let (manager, login_use) = (self.clone(), login_use.clone());
-        let restarts = login_use.restarts.load(Ordering::Acquire);
-        tokio::spawn(async move {
-            tokio::time::sleep(LOGIN_TIME).await;
-            if login_use.restarts.load(Ordering::Acquire) == restarts {
-                Box::pin(manager.release_login(&id)).await;
-            }
-        });
-    }
-
-    /// Releases the login of a session, and starts what waited for it.
-    async fn release_login(self: &Arc<Self>, id: &str) {
-        let is_released = {
-            let mut state = self.state();
-            match state.live.get(id).cloned() {
-                Some(live) if live.login_use.is_held.swap(false, Ordering::AcqRel) => {
-                    live.login.is_some_and(|login| state.logins.remove(&login))
-                }
-                _ => false,
-            }
-        };
-        if is_released {
-            self.pump().await;
-        }
-    }
-
     /// Removes a session that has ended, and starts what waited for it.
     async fn on_ended(self: &Arc<Self>, id: &str) {
         let is_parent = {
             let mut state = self.state();
             if let Some(live) = state.live.remove(id) {
                 state.queue.on_ended(&live.agent);
-                let held_login = live.login_use.is_held.swap(false, Ordering::AcqRel);
-                if let Some(login) = live.login.filter(|_| held_login) {
-                    state.logins.remove(&login);
-                }
+                live.login_use.release();
             }
             state.families.remove(id)
         };

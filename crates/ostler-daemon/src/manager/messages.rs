@@ -99,7 +99,7 @@ impl Manager {
             check_breaker(breaker)?;
         }
         if live.remote.pid().is_none() && live.remote.status().state == SessionState::Idle {
-            self.take_login(&row.session, live).await;
+            self.take_login(live).await;
         }
         live.unstarted.fetch_add(1, Ordering::AcqRel);
         live.remote

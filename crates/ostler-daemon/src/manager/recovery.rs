@@ -107,7 +107,7 @@ impl Manager {
         let agent = waiting.agent.about().name;
         self.feed.add(id);
         self.state().queue.add_running(agent);
-        let started = self.start(waiting).await;
+        let started = self.start(waiting, None).await;
         if started.is_err() {
             self.state().queue.on_ended(agent);
             self.feed.remove(id);

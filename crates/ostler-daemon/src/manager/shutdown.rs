@@ -1,11 +1,12 @@
 //! Shutdown: running turns get time to finish, then all sessions are stopped.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ostler_core::event::SessionState;
 
-use super::{Live, Manager};
+use super::{Live, Manager, Shutdown};
 
 /// How often to look whether turns have ended.
 const POLL: Duration = Duration::from_millis(50);
@@ -16,47 +17,65 @@ const INTERRUPT: Duration = Duration::from_secs(5);
 impl Manager {
     /// Refuses new sessions, waits for running turns, then interrupts and stops all sessions.
     pub(crate) async fn shut_down(self: &Arc<Self>) {
-        self.state().is_shutting_down = true;
-        self.wait_until(self.options.drain, |live| !is_working(live))
-            .await;
+        self.advance_to(Shutdown::Draining);
+        self.wait_until_idle(self.options.drain).await;
+        self.advance_to(Shutdown::Stopping);
         for live in self.all_live().iter().filter(|live| is_working(live)) {
             drop(live.remote.interrupt());
         }
-        self.wait_until(INTERRUPT, |live| !is_working(live)).await;
+        self.wait_until_idle(INTERRUPT).await;
         for live in self.all_live() {
             live.remote.stop();
         }
         // Each session's own grace periods bound this.
-        while !self.state().live.is_empty() {
+        while self.has_sessions() {
             tokio::time::sleep(POLL).await;
         }
     }
 
     /// Ends all sessions at once.
     pub(crate) fn kill_all(&self) {
-        self.state().is_shutting_down = true;
+        self.advance_to(Shutdown::Killing);
         for live in self.all_live() {
             live.remote.kill();
         }
+    }
+
+    fn advance_to(&self, shutdown: Shutdown) {
+        let mut state = self.state();
+        state.shutdown = state.shutdown.max(shutdown);
     }
 
     fn all_live(&self) -> Vec<Live> {
         self.state().live.values().cloned().collect()
     }
 
-    async fn wait_until(&self, time: Duration, is_done: impl Fn(&Live) -> bool) {
-        let all_done = async {
-            while !self.all_live().iter().all(&is_done) {
+    /// Returns true if a session runs or is being started.
+    fn has_sessions(&self) -> bool {
+        let state = self.state();
+        !(state.live.is_empty() && state.starting.is_empty())
+    }
+
+    /// Waits until no session is being started and none works, for at most this long.
+    async fn wait_until_idle(&self, time: Duration) {
+        let is_busy = || {
+            let state = self.state();
+            !state.starting.is_empty() || state.live.values().any(is_working)
+        };
+        let idle = async {
+            while is_busy() {
                 tokio::time::sleep(POLL).await;
             }
         };
-        let _ = tokio::time::timeout(time, all_done).await;
+        let _ = tokio::time::timeout(time, idle).await;
     }
 }
 
+/// Returns true if the session is in a turn, or about to begin one.
 fn is_working(live: &Live) -> bool {
-    matches!(
-        live.remote.status().state,
-        SessionState::Working | SessionState::Starting
-    )
+    match live.remote.status().state {
+        SessionState::Working | SessionState::Starting => true,
+        SessionState::Created => live.unstarted.load(Ordering::Acquire) > 0,
+        _ => false,
+    }
 }

@@ -47,6 +47,45 @@ async fn every_described_route_is_served() {
     }
 }
 
+// S2-33
+#[test]
+fn the_table_of_problems_is_current() {
+    use ostler_daemon::problem::ProblemKind;
+    let mut kinds = ProblemKind::ALL.to_vec();
+    kinds.sort_by_key(|kind| kind.code());
+    let rows = kinds.iter().map(|kind| {
+        let (status, code) = (kind.status().as_u16(), kind.code());
+        format!("| `{kind}` | {status} | {code} | `OBEY-{code}` | ")
+    });
+    let page = include_str!("../../../../docs/daemon-problems.md");
+    let found = page.lines().filter(|line| line.contains("| `OBEY-"));
+    let found = found.map(|line| &line[..=line.rfind("` | ").unwrap() + 3]);
+    assert_eq!(found.collect::<Vec<_>>(), rows.collect::<Vec<_>>());
+}
+
+// The router cannot list its routes, so the source is read.
+#[test]
+fn every_served_route_is_described() {
+    let source = include_str!("../../src/http.rs");
+    let document = ostler_daemon::openapi::document();
+    let mut count = 0;
+    for route in source.split(".route(").skip(1) {
+        let mut words = route.split('"');
+        let path = words.nth(1).unwrap();
+        if path == "/" || path.starts_with("/assets/") {
+            continue; // files of the page
+        }
+        let handler = words.next().unwrap().trim_start_matches([',', ' ', '\n']);
+        let (method, _) = handler.split_once('(').unwrap();
+        let described = &document["paths"][path][method];
+        assert!(described.is_object(), "{method} {path}");
+        count += 1;
+    }
+    let described = document["paths"].as_object().unwrap().values();
+    let described: usize = described.map(|it| it.as_object().unwrap().len()).sum();
+    assert_eq!(count, described, "every route was found");
+}
+
 #[tokio::test]
 async fn a_repeated_request_takes_effect_once() {
     let rig = Rig::new().await;
@@ -137,6 +176,42 @@ async fn an_unchanged_session_is_not_sent_again() {
     rig.client.stop(&session.id).await.unwrap();
     rig.wait_for_end(&session.id).await;
     assert_eq!(rig.tcp(&path, &[&header], "").await.status(), 200);
+}
+
+#[tokio::test]
+async fn metrics_add_up_tokens_and_cost() {
+    let rig = Rig::new().await;
+    let result = |tokens: u32, cost: f64| {
+        let usage = serde_json::json!({"input_tokens": tokens, "output_tokens": 1});
+        let result = serde_json::json!({"type": "result", "subtype": "success", "is_error": false,
+            "session_id": "$SESSION", "result": "hi", "usage": usage, "total_cost_usd": cost});
+        format!("print {result}")
+    };
+    // The agent reports its cost since it was started.
+    let script = [
+        "read-user\ninit\ntext hi",
+        &result(10, 0.25),
+        "read-user\ntext hi",
+        &result(20, 0.75),
+        "read-until-eof",
+    ];
+    rig.agent("costly", &script.join("\n"));
+    let session = rig.create("costly").await;
+    rig.events_until(&session.id, |event| event["type"] == "turn_ended")
+        .await;
+    let more = ostler_daemon::api::SendMessage {
+        text: "more".to_owned(),
+        when_busy: ostler_daemon::api::WhenBusy::Queue,
+    };
+    rig.client.send(&session.id, &more).await.unwrap();
+    rig.events_until(&session.id, |event| {
+        event["type"] == "turn_ended" && event["turn"] == 2
+    })
+    .await;
+    let text = rig.tcp("GET /metrics", &[], "").await.0;
+    for line in ["ostler_tokens_total 32", "ostler_cost_usd_total 0.75"] {
+        assert!(text.lines().any(|it| it == line), "{text}");
+    }
 }
 
 #[tokio::test]

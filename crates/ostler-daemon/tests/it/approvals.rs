@@ -125,6 +125,28 @@ async fn an_unanswered_request_expires_and_is_denied() {
     );
 }
 
+// A store that fails when the request expires does not leave the turn waiting.
+#[tokio::test]
+async fn a_request_expires_although_the_store_failed_at_first() {
+    let rig = Rig::with(ManagerOptions {
+        approval_timeout: Duration::from_millis(50),
+        ..ManagerOptions::default()
+    })
+    .await;
+    let db = rusqlite::Connection::open(rig.path("state/sessions.db")).unwrap();
+    let broken = "CREATE TRIGGER broken BEFORE UPDATE ON approvals
+        WHEN NEW.state = 'expired' AND NEW.decided_at < OLD.expires_at + 500
+        BEGIN SELECT RAISE(ABORT, 'broken'); END";
+    db.execute_batch(broken).unwrap();
+    rig.agent("asks", &asking(1));
+    let session = rig.create("asks").await;
+    let events = rig
+        .events_until(&session.id, |event| event["type"] == "turn_ended")
+        .await;
+    let permissions = of_type(&events, "permission");
+    assert_eq!(permissions.last().unwrap()["decision"], "denied");
+}
+
 #[tokio::test]
 async fn a_request_of_a_session_that_ends_is_withdrawn() {
     let rig = Rig::new().await;

@@ -168,3 +168,43 @@ async fn a_second_signal_kills_all_sessions() {
     assert!(ended.is_some(), "its end is stored");
     drop(dir);
 }
+
+// S2-24: a session stays in the directory that was named when it was created, whatever its path
+// leads to later and whatever a request says.
+#[tokio::test]
+async fn a_session_and_its_successors_stay_in_their_directory() {
+    let rig = Rig::new().await;
+    rig.shell_agent("echo", "pwd >> $DIR/dirs", ECHO);
+    let mut request = crate::rig::resumable(&rig);
+    let link = rig.path("link");
+    std::os::unix::fs::symlink(&request.dir, &link).unwrap();
+    request.dir = link.clone();
+    let session = rig.client.create(&request).await.unwrap();
+    rig.events_until(&session.id, |event| event["type"] == "turn_ended")
+        .await;
+    let work = rig.path("work").canonicalize().unwrap();
+    assert_eq!(session.dir, work);
+
+    std::fs::create_dir(rig.path("other")).unwrap();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(rig.path("other"), &link).unwrap();
+    let body = serde_json::json!({"dir": rig.path("other")}).to_string();
+    for action in ["restart", "fork"] {
+        let path = format!("POST /v1/sessions/{}/{action}", session.id);
+        let json = "Content-Type: application/json";
+        let next = rig.tcp(&path, &[json], &body).await.body();
+        assert_eq!(next["dir"], work.to_str().unwrap(), "{next}");
+        let more = message("more", WhenBusy::Queue);
+        let id = next["id"].as_str().unwrap();
+        rig.client.send(id, &more).await.unwrap();
+        rig.events_until(id, |event| event["type"] == "turn_ended")
+            .await;
+    }
+    let dirs = rig.file("dirs").await;
+    let dirs: Vec<&str> = dirs.lines().collect();
+    assert!(dirs.len() >= 3, "{dirs:?}");
+    assert!(
+        dirs.iter().all(|dir| *dir == work.to_str().unwrap()),
+        "{dirs:?}"
+    );
+}

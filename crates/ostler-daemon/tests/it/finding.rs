@@ -325,3 +325,21 @@ async fn usage_is_split_and_limited_in_time() {
         );
     }
 }
+
+#[tokio::test]
+async fn sessions_are_listed_by_directory() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let here = rig.create("echo").await;
+    let there = "00000000-0000-4000-8000-000000000001";
+    store_session(&rig.store, there, "claude", turn("hi")).await;
+    let work = rig.path("work").canonicalize().unwrap();
+    let list = async |dir: &str| {
+        let page = rig.client.sessions(&format!("all=true&dir={dir}")).await;
+        let sessions = page.unwrap().sessions.into_iter();
+        sessions.map(|session| session.id).collect::<Vec<String>>()
+    };
+    assert_eq!(list(work.to_str().unwrap()).await, [here.id]);
+    assert_eq!(list("/elsewhere").await, [there]);
+    assert_eq!(list("/else").await, [""; 0]);
+}

@@ -110,3 +110,32 @@ async fn agents_that_are_started_again_never_refresh_a_login_at_once() {
     }
     assert!(!rig.path("conflict").exists());
 }
+
+// P27: a message that waits for a login while its session is stopped does not keep the login.
+#[tokio::test]
+async fn a_session_that_is_stopped_while_it_waits_for_its_login_releases_it() {
+    let rig = Rig::new().await;
+    rig.agent("once", "read-user\ninit\ntext hi\nresult hi");
+    rig.shell_agent("holding", HOLD, ECHO);
+    rig.agent("echo", ECHO);
+    let stopped = rig.create("once").await.id;
+    rig.events_until(&stopped, |event| event["code"] == "agent_gone")
+        .await;
+    rig.create("holding").await;
+    let (client, id) = (rig.client.clone(), stopped.clone());
+    let sent = tokio::spawn(async move {
+        let message = ostler_daemon::api::SendMessage {
+            text: "again".to_owned(),
+            when_busy: ostler_daemon::api::WhenBusy::Queue,
+        };
+        client.send(&id, &message).await
+    });
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await; // until it waits
+    rig.client.stop(&stopped).await.unwrap();
+    rig.wait_for_end(&stopped).await;
+    std::fs::write(rig.path("go"), "").unwrap();
+    assert_eq!(crate::rig::cause(sent.await.unwrap()), "session_ended");
+    let next = rig.create("echo").await.id;
+    rig.events_until(&next, |event| event["type"] == "turn_ended")
+        .await;
+}

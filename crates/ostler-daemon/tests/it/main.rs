@@ -25,6 +25,7 @@ mod rejoin;
 mod rig;
 mod security;
 mod sessions;
+mod shutdown;
 mod slow;
 mod socket;
 mod store;

@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::rejoin::Elsewhere;
+use crate::shutdown::Gated;
 
 /// Long enough for a loaded machine; nothing waits that long unless the test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -54,6 +55,13 @@ impl Embedder for TestEmbedder {
                     answers: self.answers.clone(),
                 }),
                 false => agent,
+            };
+            let agent: Arc<dyn ostler::Agent> = match request.labels.get("gate") {
+                Some(gate) => Arc::new(Gated {
+                    agent,
+                    gate: gate.into(),
+                }),
+                None => agent,
             };
             let mut spec = Spec::default();
             spec.policy = self.preset.lock().unwrap().map(Policy::preset);
@@ -199,6 +207,11 @@ impl Rig {
         self.stop.notify_one();
     }
 
+    /// Returns true if the daemon has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.task.is_finished()
+    }
+
     /// Stops the daemon and waits for its end. Returns its directory.
     pub(crate) async fn stop(self) -> Arc<tempfile::TempDir> {
         self.signal();
@@ -250,6 +263,24 @@ impl Rig {
 
     pub(crate) async fn create(&self, agent: &str) -> SessionView {
         self.client.create(&self.request(agent)).await.unwrap()
+    }
+
+    /// Creates a session of an agent without a process or limits, and waits until it is idle.
+    pub(crate) async fn scripted(&self) -> SessionView {
+        let script = self.path("script.toml");
+        std::fs::write(&script, "[[reply]]\nrepeat = true\ntext = \"hi\"\n").unwrap();
+        let request = CreateSession {
+            agent: Some("scripted".to_owned()),
+            model: None,
+            prompt: None,
+            settings: [("script".to_owned(), script.to_str().unwrap().into())].into(),
+            limits: [("none".to_owned(), true.into())].into(),
+            ..self.request("")
+        };
+        let session = self.client.create(&request).await.unwrap();
+        self.events_until(&session.id, |event| event["to"] == "idle")
+            .await;
+        session
     }
 
     /// Reads the events of a session until one satisfies the condition.

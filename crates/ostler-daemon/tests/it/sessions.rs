@@ -205,7 +205,11 @@ async fn an_invalid_session_is_refused_and_leaves_nothing_behind() {
 async fn a_deleted_session_is_gone() {
     let rig = Rig::new().await;
     rig.agent("hang", "pid-file $DIR/pid\nread\ninit\nhang");
-    let session = rig.create("hang").await;
+    let headers = ["Content-Type: application/json", "Idempotency-Key: once"];
+    let body = serde_json::to_string(&rig.request("hang")).unwrap();
+    let create = async || rig.tcp("POST /v1/sessions", &headers, &body).await;
+    let session: ostler_daemon::api::SessionView =
+        serde_json::from_value(create().await.body()).unwrap();
     rig.file("pid").await;
     rig.events_until(&session.id, |event| event["type"] == "started")
         .await;
@@ -227,6 +231,14 @@ async fn a_deleted_session_is_gone() {
     );
     assert!(rig.store.event_rows(&session.id, 1, 10).unwrap().is_empty());
     assert_eq!(files(), 0);
+    // The request that created it creates no other one, and its response is not stored any more.
+    let again = create().await;
+    let found = (again.status(), &again.body()["cause"]);
+    assert_eq!(found, (404, &"unknown_session".into()));
+    let db = rusqlite::Connection::open(rig.path("state/sessions.db")).unwrap();
+    let stored = "SELECT response FROM idempotency";
+    let stored: String = db.query_row(stored, [], |row| row.get(0)).unwrap();
+    assert_eq!(stored, format!("@{}", session.id));
 }
 
 #[tokio::test]

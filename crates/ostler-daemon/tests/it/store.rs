@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler_daemon::api::{CreateSession, SendMessage, WhenBusy};
+use ostler_daemon::api::{SendMessage, WhenBusy};
 
 use crate::rig::{Rig, assert_complete};
 
@@ -10,19 +10,7 @@ use crate::rig::{Rig, assert_complete};
 #[tokio::test(start_paused = true)]
 async fn a_locked_store_is_waited_for_and_reported() {
     let rig = Rig::new().await;
-    let script = rig.path("script.toml");
-    std::fs::write(&script, "[[reply]]\nrepeat = true\ntext = \"hi\"\n").unwrap();
-    let request = CreateSession {
-        agent: Some("scripted".to_owned()),
-        model: None,
-        prompt: None,
-        settings: [("script".to_owned(), script.to_str().unwrap().into())].into(),
-        limits: [("none".to_owned(), true.into())].into(),
-        ..rig.request("")
-    };
-    let session = rig.client.create(&request).await.unwrap();
-    rig.events_until(&session.id, |event| event["to"] == "idle")
-        .await;
+    let session = rig.scripted().await;
 
     let other = rusqlite::Connection::open(rig.path("state/sessions.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -1,5 +1,7 @@
 //! Event streams: history, then live, each event exactly once.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::rig::{ECHO, Rig, assert_complete, foreign, next, read_until, store_event};
@@ -69,14 +71,11 @@ async fn a_reader_continues_where_it_was() {
     rig.wait_for_end(&session.id).await;
     let path = format!("GET /v1/sessions/{}/events?since=0", session.id);
     let text = rig.tcp(&path, &["Last-Event-ID: 3"], "").await.0;
-    assert!(
-        text.contains("id: 4\n") && !text.contains("id: 3\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains("retry: 1000") && text.contains("\"ended\""),
-        "{text}"
-    );
+    for part in ["id: 3\nretry: 1000\n\n", "id: 4\ndata: "] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!text.contains("\"seq\":3,"), "{text}");
+    assert!(text.contains("\"ended\""), "{text}");
     let bad = rig.tcp(&path, &["Last-Event-ID: x"], "").await;
     assert_eq!(bad.status(), 400);
 }
@@ -99,6 +98,7 @@ async fn the_end_of_history_is_marked() {
         (mark.event.as_str(), data["seq"].as_u64()),
         ("caught_up", Some(all.len() as u64))
     );
+    assert_eq!(mark.id, Some(all.len().to_string()));
 }
 
 // One connection shows all sessions, and continues where it was even after a restart.
@@ -179,7 +179,9 @@ impl RawStream {
             if let Some(at) = self.text.find("\n\n") {
                 let frame: String = self.text.drain(..at + 2).collect();
                 let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name));
-                if let (Some(id), Some(data)) = (field("id: "), field("data: ")) {
+                if let (Some(id), None, Some(data)) =
+                    (field("id: "), field("event: "), field("data: "))
+                {
                     return (id.parse().unwrap(), serde_json::from_str(data).unwrap());
                 }
                 continue;
@@ -195,21 +197,42 @@ impl RawStream {
 // P60: scripts of a browser cannot see comments, so the stream of all sessions has an event.
 #[tokio::test(start_paused = true)]
 async fn the_stream_of_all_sessions_has_heartbeats_that_scripts_see() {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
     let rig = Rig::new().await;
-    let mut socket = tokio::net::UnixStream::connect(rig.client.socket())
-        .await
-        .unwrap();
-    let head = "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n";
-    socket.write_all(head.as_bytes()).await.unwrap();
-    let (mut text, mut buffer) = (String::new(), [0_u8; 4096]);
-    let beat = "event: heartbeat\ndata: {\"position\":0}\n\n";
-    while text.matches(beat).count() < 2 {
-        let length = socket.read(&mut buffer).await.unwrap();
-        assert!(length > 0, "{text}");
-        text += &String::from_utf8_lossy(&buffer[..length]);
+    let mut stream = RawStream::open(&rig, "/v1/events").await;
+    let beat = "id: 0\nevent: heartbeat\ndata: {\"position\":0}\n\n";
+    stream.until(|text| text.matches(beat).count() >= 2).await;
+}
+
+// P60: a filtered stream is alive while only other sessions are busy. The id of a heartbeat is
+// behind their events, so a client that connects again does not read them once more.
+#[tokio::test(start_paused = true)]
+async fn a_filtered_stream_has_heartbeats_while_others_are_busy() {
+    let rig = Rig::new().await;
+    let quiet = "00000000-0000-4000-8000-000000000009";
+    foreign(&rig, quiet, std::process::id()).await;
+    let busy = rig.scripted().await;
+    let mut stream = RawStream::open(&rig, &format!("/v1/events?session={quiet}")).await;
+    stream.until(|text| text.contains("caught_up")).await;
+    let message = ostler_daemon::api::SendMessage {
+        text: "go".to_owned(),
+        when_busy: ostler_daemon::api::WhenBusy::Queue,
+    };
+    // Something is stored more often than heartbeats are due.
+    let work = async {
+        for _ in 0..12 {
+            rig.client.send(&busy.id, &message).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    };
+    let is_alive = stream.until(|text| text.matches("event: heartbeat").count() >= 2);
+    tokio::select! {
+        () = work => panic!("no heartbeats in a minute"),
+        () = is_alive => {}
     }
+    let (_, last) = stream.text.rsplit_once("id: ").unwrap();
+    let (id, rest) = last.split_once('\n').unwrap();
+    assert!(rest.starts_with("event: heartbeat"), "{}", stream.text);
+    assert!(id.parse::<u64>().unwrap() > 1, "{}", stream.text);
 }
 
 // P60: a connection that is open but silent is given up after three missing heartbeats.

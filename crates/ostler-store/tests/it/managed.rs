@@ -498,3 +498,35 @@ fn a_session_is_stored_with_its_idempotency_key() {
     store.end_idempotent("k", Some("201 {}")).unwrap();
     assert_eq!(begin("k"), IdempotentRequest::Done("201 {}".to_owned()));
 }
+
+// Nothing of a removed session is left in a response to the request that created it.
+#[test]
+fn responses_that_show_a_removed_session_are_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let begin = |key: &str| store.begin_idempotent(key, "f", Timestamp(10)).unwrap();
+    for id in ["first", "second"] {
+        let session = managed(id, u32::MAX, false);
+        store.create_managed(&session).unwrap();
+        append(&store, texts(id, 1, 1)).unwrap();
+    }
+    let own = r#"201 {"id":"first","title":"the prompt"}"#;
+    let child = r#"201 {"id":"second","parent":"first"}"#;
+    let responses = [
+        ("own", own),
+        ("sent", own),
+        ("child", child),
+        ("text", "first"),
+    ];
+    for (key, response) in responses {
+        assert_eq!(begin(key), IdempotentRequest::New);
+        store.end_idempotent(key, Some(response)).unwrap();
+    }
+    store.remove("first").unwrap();
+    let gone = IdempotentRequest::TookEffect("first".to_owned());
+    assert_eq!([begin("own"), begin("sent")], [gone.clone(), gone]);
+    for (key, response) in &responses[2..] {
+        let done = IdempotentRequest::Done((*response).to_owned());
+        assert_eq!(begin(key), done, "it shows no removed session");
+    }
+}

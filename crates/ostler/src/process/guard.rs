@@ -30,7 +30,7 @@ mod erase;
 mod protocol;
 mod tree;
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -52,6 +52,12 @@ use self::tree::Tree;
 use super::confined::{ProcessLimit, confine};
 use super::vfork::{self, Image, Leads};
 use crate::host::GuardProgram;
+
+/// Name of each guard's process (`/proc/<pid>/comm`), by which another program recognises it.
+///
+/// It is the same however the guard was started, and an agent cannot change it: the kernel lets a
+/// process change only its own name.
+pub const PROCESS_NAME: &CStr = c"agent-guard";
 
 /// Exit code of a guard that could not start its agent, and of a server without a socket.
 const FAILED: i32 = 70;
@@ -246,7 +252,7 @@ pub(super) fn fork() -> io::Result<Forked> {
 /// Runs the guard of one agent. Returns the exit code for this process once the agent and
 /// everything that it started have ended.
 fn guard(descriptors: Descriptors) -> i32 {
-    let _ = rustix::thread::set_name(c"agent-guard");
+    let _ = rustix::thread::set_name(PROCESS_NAME);
     // Only the server holds its socket, so that Ostler notices its end. Stdout is `/dev/null`.
     let _ = rustix::stdio::dup2_stdin(rustix::stdio::stdout());
     // Its own session: no terminal where a tool could prompt for a password.

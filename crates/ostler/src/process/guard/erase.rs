@@ -9,9 +9,6 @@
 
 use std::ops::Range;
 
-/// What is shown instead of the arguments. `pkill -f ostler` must not find it.
-const TITLE: &[u8] = b"agent-guard";
-
 /// Erases the arguments and variables of this process, which must have a single thread. Returns
 /// `None` if the system does not say where they are.
 pub(super) fn erase_arguments() -> Option<()> {
@@ -22,7 +19,7 @@ pub(super) fn erase_arguments() -> Option<()> {
     unsafe {
         libc::clearenv();
         fill(variables, b"");
-        fill(arguments, TITLE);
+        fill(arguments, super::PROCESS_NAME.to_bytes()); // not found by `pkill -f ostler`
     }
     Some(())
 }
