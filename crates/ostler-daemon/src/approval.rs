@@ -1,10 +1,12 @@
 //! Approvals as they are shown: what is requested, in which session, and what an answer covers.
 
+use std::path::{Path, PathBuf};
+
 use ostler::Agents;
 use ostler::render::change::{self, ChangeKind, FileChange};
 use ostler::render::clip::sanitize;
 use ostler_core::event::{Event, EventKind, Permission};
-use ostler_core::permission::{Command, ToolKind, ToolUse};
+use ostler_core::permission::{Command, Policy, PolicyAction, ToolKind, ToolUse, Trust};
 use ostler_page::diff::{FileDiff, TextBefore};
 use ostler_store::{Approval, ApprovalState};
 use serde_json::Value;
@@ -58,7 +60,7 @@ impl ApprovalView {
             always_rule: request
                 .as_ref()
                 .filter(|_| is_pending)
-                .and_then(RequestedUse::rule),
+                .and_then(|it| it.rule(&approval.dir)),
             event,
             id: approval.id,
             session: approval.session,
@@ -145,25 +147,29 @@ impl RequestedUse {
         format!("Until this session ends, the agent may {action}, without asking again.")
     }
 
-    /// Returns what "always" would allow as a rule of a policy file. Its comments name what such a
-    /// rule cannot say.
-    fn rule(&self) -> Option<String> {
-        let quoted = |text: &str| serde_json::to_string(text).ok(); // a TOML string too
-        let condition = match (&self.wants.command, &self.wants.paths[..]) {
-            (Some(Command::Shell(line)), _) => {
-                format!("command = {}  # exactly this line\n", quoted(line)?)
-            }
-            (Some(Command::Words(words)), _) => {
-                let line = quoted(&shell_line(words))?;
-                format!("command = {line}  # exactly these words\n")
-            }
-            (None, []) => "# with exactly these arguments\n".to_owned(),
-            (None, paths) => format!("path = {}\n", serde_json::to_string(paths).ok()?),
+    /// Returns what "always" would allow as a rule of a policy file, if a rule can say exactly that.
+    /// A rule about a command allows further words, one about several files allows each of them, and
+    /// none is about arguments.
+    fn rule(&self, dir: &Path) -> Option<String> {
+        let wants = &self.wants;
+        let [path] = &wants.paths[..] else {
+            return None;
         };
-        let tool = quoted(&self.permission.tool)?;
-        let rule =
-            format!("[[rule]]  # until the session ends\ntool = {tool}\n{condition}do = \"allow\"");
-        (rule.len() <= MAX_RULE).then_some(rule)
+        if wants.command.is_some() || wants.tool.contains('*') {
+            return None;
+        }
+        // The rule may be used in any workspace.
+        let path: PathBuf = dir.join(path).components().collect();
+        let quoted = |text: &str| serde_json::to_string(text).ok(); // a TOML string too
+        let rule = format!(
+            "[[rule]]\ntool = {}\nkind = \"{}\"\npath = {}\ndo = \"allow\"",
+            quoted(&wants.tool)?,
+            wants.kind.as_str(),
+            quoted(&literal_pattern(path.to_str()?))?
+        );
+        let policy = Policy::parse(&rule, "always", Trust::Full).ok()?;
+        let is_allowed = policy.decide(wants, dir.to_str()?).action == PolicyAction::Allow;
+        (is_allowed && rule.len() <= MAX_RULE).then_some(rule)
     }
 
     /// Returns the requested changes of files.
@@ -196,6 +202,14 @@ impl RequestedUse {
         }
         diffs
     }
+}
+
+/// Returns the pattern that matches only this path.
+fn literal_pattern(path: &str) -> String {
+    let special = |c: char| "\\*?[]{}".contains(c).then_some('\\');
+    path.chars()
+        .flat_map(|c| special(c).into_iter().chain([c]))
+        .collect()
 }
 
 /// Joins the words of a command so that a shell would split them again.
@@ -253,13 +267,6 @@ mod tests {
                  here, without asking again."
             )
         );
-        assert_eq!(
-            command.always_rule.as_deref(),
-            Some(
-                "[[rule]]  # until the session ends\ntool = \"Bash\"\n\
-                 command = \"rm  -r\\n x\"  # exactly this line\ndo = \"allow\""
-            )
-        );
         assert_eq!(command.kind, Some(ToolKind::Execute));
         assert!(command.diff.is_empty());
 
@@ -276,10 +283,7 @@ mod tests {
         );
         assert_eq!(
             edit.always_rule.as_deref(),
-            Some(
-                "[[rule]]  # until the session ends\ntool = \"Edit\"\n\
-                 path = [\"/w/a\"]\ndo = \"allow\""
-            )
+            Some("[[rule]]\ntool = \"Edit\"\nkind = \"edit\"\npath = \"/w/a\"\ndo = \"allow\"")
         );
         let diff = &edit.diff[0];
         assert_eq!((diff.added, diff.removed), (1, 2));
@@ -298,6 +302,81 @@ mod tests {
         let decided = r#""tool":"Bash","kind":"execute","input":{"command":"ls"}"#;
         let decided = view("claude", decided, ApprovalState::Denied);
         assert_eq!((decided.always, decided.always_rule), (None, None));
+    }
+
+    // What is shown as a rule of a policy is one, and allows what "always" allows: nothing more.
+    #[test]
+    fn a_rule_allows_what_always_allows_and_nothing_else() {
+        let use_of = |tool: &str, input: &str| {
+            let permission = format!(r#""tool":"{tool}","kind":"edit","input":{input}"#);
+            let approval = approval("claude", &permission, ApprovalState::Pending);
+            RequestedUse::of_approval(&approval).unwrap()
+        };
+        let dir = Path::new("/w");
+        let edit = |path: &str| {
+            let input =
+                serde_json::json!({"file_path": path, "old_string": "x", "new_string": "y"});
+            use_of("Edit", &input.to_string())
+        };
+        for path in [
+            "/w/a",
+            "a",
+            "./b/../a b",
+            "b/[x]*{y}?",
+            "/etc/ü \"'#",
+            "-x",
+            "a\tb",
+        ] {
+            let wants = edit(path);
+            let Some(rule) = wants.rule(dir) else {
+                assert!(
+                    path.contains(['\t']) || path.contains(".."),
+                    "no rule: {path}"
+                );
+                continue;
+            };
+            let policy = Policy::parse(&rule, "test", Trust::Full).unwrap();
+            let allows = |wants: &ToolUse, dir: &str| {
+                policy.decide(wants, dir).action == PolicyAction::Allow
+            };
+            assert!(allows(&wants.wants, "/w"), "{rule}");
+            for other in [
+                edit(&format!("{path}b")),
+                edit(&format!("{path}/b")),
+                edit("b/x"),
+                edit("c"),
+                use_of(
+                    "Write",
+                    &format!(r#"{{"file_path":{},"content":""}}"#, json(path)),
+                ),
+                use_of("Read", &format!(r#"{{"file_path":{}}}"#, json(path))),
+            ] {
+                assert!(!allows(&other.wants, "/w"), "{rule}: {:?}", other.wants);
+            }
+            let is_relative = !path.starts_with('/');
+            assert_eq!(!allows(&wants.wants, "/elsewhere"), is_relative, "{rule}");
+        }
+        // A rule about a command would allow a longer one.
+        for (tool, input) in [
+            ("Bash", r#"{"command":"cargo test"}"#),
+            ("Bash", r#"{"command":"ls | wc"}"#),
+            ("mcp__a__b", r#"{"n":1}"#),
+            ("Ed*", r#"{"file_path":"/w/a"}"#),
+        ] {
+            assert_eq!(use_of(tool, input).rule(dir), None, "{tool} {input}");
+        }
+        let several = RequestedUse {
+            wants: ToolUse {
+                paths: vec!["/w/a".into(), "/w/b".into()],
+                ..edit("/w/a").wants
+            },
+            ..edit("/w/a")
+        };
+        assert_eq!(several.rule(dir), None, "it would allow each of them");
+    }
+
+    fn json(text: &str) -> String {
+        serde_json::to_string(text).unwrap()
     }
 
     #[test]

@@ -109,6 +109,14 @@ fn control_routes(generator: &mut SchemaGenerator) -> Vec<Route> {
                     "label",
                     "Only sessions with this label: `NAME=VALUE`, repeatable",
                 ),
+                (
+                    "dir_contains",
+                    "Only sessions in a directory with this text in its path",
+                ),
+                (
+                    "label_contains",
+                    "Only sessions with a label that has this text in `NAME=VALUE`",
+                ),
                 ("all", "Whether sessions that have ended are listed too"),
                 (
                     "q",

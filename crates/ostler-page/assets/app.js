@@ -96,6 +96,7 @@ class App {
 	showLogin(error) {
 		if (this.loggedOut) return;
 		this.loggedOut = true;
+		document.querySelector("dialog[open]")?.close();
 		this.live?.stop();
 		this.view?.destroy();
 		document.body.classList.add("out");

@@ -182,8 +182,8 @@ export class ApprovalDesk {
 		const codeBox = unlockBox(this.app, () => title.focus());
 		const always = approval.always && el(".always",
 			button("Allow always", "", () => answer({decision: "allow", always: true}, "Allowed for this session")),
-			el("p", safeText(approval.always)), approval.always_rule && [el("p.hint", "As a rule of a policy:"),
-				el("pre", {tabindex: 0, "aria-label": "Rule"}, safeText(approval.always_rule))]);
+			el("p", safeText(approval.always)), el("p.hint", approval.always_rule ? "As a rule of a policy, before the one that asked:" : "No rule of a policy says the same."),
+			approval.always_rule && el("pre", {tabindex: 0, "aria-label": "Rule"}, safeText(approval.always_rule)));
 		const dialog = el("dialog.ask", {"aria-labelledby": "ask"},
 			el(".askhead", title, countdown(approval),
 				el("button.ghost", {onclick: () => dialog.close()}, "Later")),

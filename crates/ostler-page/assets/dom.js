@@ -247,12 +247,13 @@ export function chip(tone, text) {
 
 // Content is made when they first open.
 export function lazyDetails(name, open, summary, content, toggled) {
-	const box = el("details." + name, {open}, el("summary", summary));
+	// The event comes late: by then, another element may have been drawn in its place.
+	const box = el("details." + name, {open}, el("summary", {onclick: () => toggled?.(!box.open)}, summary));
 	const draw = () => {
 		if (box.open && box.childElementCount === 1) box.append(content());
 	};
 	box.addEventListener("toggle", () => {
-		toggled?.(box.open);
+		if (box.isConnected) toggled?.(box.open);
 		draw();
 	});
 	draw();

@@ -74,7 +74,7 @@ export class SessionView {
 		const details = el("details.aside", el("summary", "Details, copy and export"),
 			el(".facts", this.facts, this.copies(), this.turns));
 		const aside = el("aside", {"aria-label": "About this session"}, details);
-		const content = el(".content", this.banner, this.main, el(".foot", this.pill, this.composer));
+		const content = el(".content", this.main, el(".foot", this.pill, this.alert, this.banner, this.composer));
 		const columns = el(".columns", content);
 		// The order on the screen is that of the keys.
 		const fit = () => {
@@ -85,7 +85,7 @@ export class SessionView {
 		wide.addEventListener("change", fit);
 		this.stop.push(() => wide.removeEventListener("change", fit));
 		this.bar = el(".bar", this.tabs, this.strip);
-		this.node.append(el(".head", this.title, this.actions, this.meta), this.alert, this.bar, columns);
+		this.node.append(el(".head", this.title, this.actions, this.meta), this.bar, columns);
 		this.drawTabs();
 		if (this.session) this.drawSession();
 	}
@@ -202,6 +202,8 @@ export class SessionView {
 		const key = JSON.stringify({...session, last_seq: 0});
 		if (key === this.drawn) return;
 		this.drawn = key;
+		// A line more in the heading must not move what is being read.
+		const anchor = scrollY > 0 ? this.list?.anchor() : null;
 		const title = titleOf(session);
 		replace(this.title, oneLine(title));
 		this.app.setTitle(title);
@@ -216,6 +218,7 @@ export class SessionView {
 		this.drawFacts();
 		this.drawBanner();
 		this.drawComposer();
+		this.list?.hold(anchor);
 	}
 
 	drawActions() {
@@ -401,7 +404,7 @@ export class SessionView {
 		const row = await this.list.jump(seq, focus);
 		if (!row) return;
 		const box = open && row.node?.querySelector("details");
-		if (box) box.open = true;
+		if (box && !box.open) box.firstChild.click();
 		row.node?.classList.add("target");
 		setTimeout(() => row.node?.classList.remove("target"), 2500);
 	}
@@ -707,7 +710,6 @@ export class SessionView {
 			} catch (error) {
 				if (!this.box.value) fill(text);
 				replace(this.alert, problemBox(error));
-				scrollTo({top: 0});
 			} finally {
 				send.disabled = false;
 			}
@@ -731,8 +733,7 @@ export class SessionView {
 			const row = this.list.step(focused?.row, by);
 			if (row && !row.gap) this.reveal(row);
 		} else if (key === "Enter" && focused === document.activeElement && focused?.querySelector("details")) {
-			const box = focused.querySelector("details");
-			box.open = !box.open;
+			focused.querySelector("summary").click();
 		} else {
 			return false;
 		}

@@ -31,12 +31,16 @@ export class SessionsView {
 		this.body = this.table.querySelector("tbody");
 		this.more = el("button.more", {hidden: true, onclick: () => this.loadMore()}, "Show more");
 		this.alert = el("div");
+		this.pill = el("button.pill", {hidden: true, onclick: () => this.settle()});
+		// Rows that wait for the reader move once no row is pointed at or has the focus.
+		const later = throttled(() => this.dead || this.pill.hidden || this.draw(), 50);
+		for (const event of ["pointerleave", "focusout"]) this.body.addEventListener(event, later);
 		const bar = el("form.filters", {role: "search", oninput: this.reload, onsubmit: () => this.load()},
 			this.text, this.state, this.agent, this.dir, this.label, this.dirs);
 		this.node = el(".page.wide",
 			el(".pagehead", el("h1", "Sessions"), this.count,
 				el("a.button.primary", {href: "#/new"}, "New session")),
-			bar, this.alert, this.table, this.more);
+			bar, this.alert, this.table, this.more, el(".foot", this.pill));
 		app.setTitle("Sessions");
 	}
 
@@ -67,10 +71,10 @@ export class SessionsView {
 
 	query() {
 		const state = this.state.value;
-		const query = {q: this.text.value.trim(), agent: this.agent.value, limit: 100};
-		// Part of a path or label filters the rows here.
-		if (this.dir.value.startsWith("/")) query.dir = this.dir.value.trim();
-		if (this.label.value.includes("=")) query.label = this.label.value.trim();
+		const query = {
+			q: this.text.value.trim(), agent: this.agent.value, limit: 100,
+			dir_contains: this.dir.value.trim(), label_contains: this.label.value.trim(),
+		};
 		if (state === "waiting") query.waiting = true;
 		else if (state && state !== "live") query.state = state;
 		if (!state || state === "ended") query.all = true;
@@ -89,7 +93,7 @@ export class SessionsView {
 			if (this.dead || turn !== this.turn) return;
 			replace(this.alert);
 			if (more && this.order.length > page.sessions.length) this.take({next: this.next, sessions: this.order}, [...waiting.sessions, ...page.sessions]);
-			else this.take(page, waiting.sessions);
+			else this.take(page, waiting.sessions, !more);
 			if (!more) this.app.announce(this.count.textContent);
 		} catch (error) {
 			if (!this.dead && turn === this.turn) replace(this.alert, problemBox(error, () => this.load()));
@@ -101,18 +105,18 @@ export class SessionsView {
 		const before = filters();
 		try {
 			const page = await get("/v1/sessions", {...this.query(), cursor: this.next});
-			if (!this.dead && filters() === before) this.take(page, this.order);
+			if (!this.dead && filters() === before) this.take(page, this.order, true);
 		} catch (error) {
 			replace(this.alert, problemBox(error));
 		}
 	}
 
 	// Shows a page of sessions after those before it, which are as new or newer.
-	take(page, before) {
+	take(page, before, asked) {
 		const all = new Map([...page.sessions, ...before].map(session => [session.id, session]));
 		this.order = [...all.values()].sort((a, b) => Date.parse(b.created_at) - Date.parse(a.created_at));
 		this.next = page.next ?? null;
-		this.draw();
+		this.draw(asked);
 	}
 
 	hear(events) {
@@ -135,15 +139,29 @@ export class SessionsView {
 		if (!this.dead) this.draw();
 	}
 
-	draw() {
+	// The button goes, so the first row takes its focus.
+	settle() {
+		this.draw(true);
+		scrollTo({top: 0});
+		this.body.querySelector("a")?.focus({preventScroll: true});
+	}
+
+	// `asked`: the reader wants other rows. Otherwise rows that are being read stay in their places.
+	draw(asked) {
 		for (const session of this.order) this.app.known.set(session.id, session);
 		const waits = session => session.pending_approvals > 0;
 		const sorted = nested(this.order.filter(session => this.matches(session)).sort((a, b) => waits(b) - waits(a)));
-		const nodes = sorted.map(session => {
+		const isRead = !asked && this.rows.size > 0 && (scrollY > 0 || this.body.matches(":hover, :focus-within"));
+		const now = new Map([...this.order, ...sorted].map(session => [session.id, session]));
+		const shown = isRead ? [...this.rows.values()].map(row => now.get(row.id) ?? row.session) : sorted;
+		this.pill.hidden = shown.map(session => session.id).join() === sorted.map(session => session.id).join();
+		const fresh = sorted.filter(session => !this.rows.has(session.id)).length;
+		replace(this.pill, fresh > 0 ? plural(fresh, "new session") : "New order");
+		const nodes = shown.map(session => {
 			const key = JSON.stringify({...session, last_seq: 0});
 			const old = this.rows.get(session.id);
 			if (old?.key === key) return old;
-			return {id: session.id, key, node: this.row(session), focus: old?.node.contains(document.activeElement)};
+			return {id: session.id, session, key, node: this.row(session), focus: old?.node.contains(document.activeElement)};
 		});
 		this.rows = new Map(nodes.map(row => [row.id, row]));
 		const focused = this.body.contains(document.activeElement) && document.activeElement;

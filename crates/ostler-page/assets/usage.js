@@ -1,5 +1,5 @@
 // Tokens and cost: stacked bars, and the same as a table.
-import {el, field, oneLine, options, remember, replace, safeString, svg, table} from "./dom.js";
+import {el, field, oneLine, options, remember, replace, safeString, svg, table, throttled} from "./dom.js";
 import {COUNTERS, compact, cost, costSource, costSpan, dollars, shortPath, tokensOf, tokensSpan, whole} from "./format.js";
 import {get, problemBox} from "./api.js";
 import {daysAgo} from "./search.js";
@@ -24,18 +24,20 @@ export class UsageView {
 		this.table = el(".usagetable.scroll", {tabindex: 0, role: "region", "aria-label": "Usage table", hidden: true});
 		const form = el("form.filters.labelled", {onchange: () => this.load(), onsubmit: () => this.load()},
 			field("Per", this.by), field("Split by", this.split), field("Period", this.days), field("Measure", this.measure));
+		this.later = throttled(() => this.load(), 2000);
 		this.node = el(".page", el("h1", "Usage"), form, this.total, this.chart, this.table);
 	}
 
 	start() {
 		this.load();
 		this.off = this.app.live.on(events => {
-			if (events.some(event => event.type === "turn_ended")) this.load();
+			if (events.some(event => event.type === "turn_ended")) this.later();
 		});
 	}
 
 	destroy() {
 		this.dead = true;
+		this.later.cancel();
 		this.off?.();
 	}
 

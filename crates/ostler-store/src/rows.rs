@@ -28,6 +28,8 @@ pub struct Filter {
     pub agent: Option<String>,
     /// Only sessions in this directory.
     pub dir: Option<PathBuf>,
+    /// Only sessions in a directory with this text in its path, ignoring case.
+    pub dir_text: Option<String>,
     /// Maximum number of sessions, newest first.
     pub limit: Option<usize>,
     /// Only running sessions.
@@ -36,6 +38,8 @@ pub struct Filter {
     pub state: Option<SessionState>,
     /// Only sessions with all of these labels.
     pub labels: Vec<(String, String)>,
+    /// Only sessions with a label that has this text in `NAME=VALUE`, ignoring case.
+    pub label_text: Option<String>,
     /// Only sessions that are listed after this one.
     pub after: Option<String>,
     /// Leaves out failed starts ([`SessionRow::is_failed_start`]).
@@ -325,12 +329,22 @@ fn list_statement(filter: &Filter) -> (String, Vec<Value>) {
             agent || '-' || substr(session, 1, 8)))";
         (condition, text.to_lowercase().into())
     });
+    let dir_text = filter.dir_text.as_deref().map(|text| {
+        let condition = " AND mentions(?, NULL, dir)";
+        (condition, text.to_lowercase().into())
+    });
+    let label_text = filter.label_text.as_deref().map(|text| {
+        let condition = " AND EXISTS (SELECT 1 FROM labels
+            WHERE session = key AND mentions(?, NULL, name || '=' || value))";
+        (condition, text.to_lowercase().into())
+    });
     let parent = filter.parent.clone().map(|parent| {
         let condition = " AND key IN (SELECT children.session FROM children WHERE parent = ?)";
         (condition, parent.into())
     });
     let all = agent.into_iter().chain(dir).chain(state).chain(parent);
     let all = all.chain(labels).chain(after).chain(text);
+    let all = all.chain(dir_text).chain(label_text);
     let (conditions, values): (String, Vec<Value>) = all.unzip();
     let live = if filter.live {
         " AND cause IS NULL"

@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -21,6 +22,9 @@ const FIGURES: &str = "bench/page.mjs";
 
 /// The file that contains no tests.
 const HARNESS: &str = "harness.mjs";
+
+/// Time limit of a file with tests. Their waits end long before; a loop without an end would not.
+const TIME_LIMIT: Duration = Duration::from_secs(45 * 60);
 
 /// Environment variable with the directory that the packages are installed in.
 const MODULES_VARIABLE: &str = "OSTLER_PAGE_MODULES";
@@ -62,6 +66,7 @@ pub(super) fn run(context: &mut Context) -> Result<Outcome> {
     command
         .env(PROGRAMS_VARIABLE, target.join("debug"))
         .args(["--test", "--test-reporter=spec"])
+        .arg(format!("--test-timeout={}", TIME_LIMIT.as_millis()))
         .args(["--test-reporter-destination=stdout", "--test-reporter=tap"])
         .arg(format!("--test-reporter-destination={}", report.display()))
         .args(&files);
@@ -140,11 +145,11 @@ fn names(files: &[PathBuf]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the names of the tests in a file: `test('name', …`.
+/// Returns the names of the tests in a file: `test('name', …`. Those of a loop share a template.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
-        let rest = line.strip_prefix("test(")?;
-        let quote = rest.chars().next()?;
+        let rest = line.trim_start().strip_prefix("test(")?;
+        let quote = rest.chars().next().filter(|c| "'\"`".contains(*c))?;
         let rest = rest.strip_prefix(quote)?;
         rest.split_once(quote).map(|(name, _)| name)
     })
@@ -218,9 +223,11 @@ mod tests {
 
     #[test]
     fn tests_are_found_by_name() {
-        let text = "import x;\ntest('a link', async (t) => {\n  test('inner');\n});\ntest(\"b's\", () => {});\n";
-        assert_eq!(names_in(text).collect::<Vec<_>>(), ["a link", "b's"]);
-        assert_eq!(names_in("test(name, f)").count(), 0);
+        let text = "import x;\n// test('no');\ntest('a link', async (t) => {});\n\
+            for (const n of [1, 2]) {\n  test(`in a ${n}`, f);\n}\ntest(\"b's\", () => {});\n";
+        let names: Vec<_> = names_in(text).collect();
+        assert_eq!(names, ["a link", "in a ${n}", "b's"]);
+        assert_eq!(names_in("test(name, function named() {})").count(), 0);
     }
 
     #[test]

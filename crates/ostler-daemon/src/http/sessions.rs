@@ -87,12 +87,16 @@ pub(super) async fn list(State(manager): Shared, RawQuery(query): RawQuery) -> R
     });
     let labels = labels.collect::<Result<_, _>>()?;
     let all = query.take_as("all", "true or false")?.unwrap_or(false);
+    let [text, dir_text, label_text] = ["q", "dir_contains", "label_contains"]
+        .map(|name| query.take(name).filter(|text| !text.is_empty()));
     let filter = Filter {
         agent: query.take("agent"),
         dir: query.take("dir").map(PathBuf::from),
         limit: query.take_as("limit", "a number")?,
         after: query.take("cursor"),
-        text: query.take("q").filter(|text| !text.is_empty()),
+        text,
+        dir_text,
+        label_text,
         waiting: query.take_as("waiting", "true or false")?.unwrap_or(false),
         parent: query.take("parent"),
         state,

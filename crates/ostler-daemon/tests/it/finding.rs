@@ -213,6 +213,8 @@ async fn sessions_are_listed_by_text_and_by_what_waits() {
     assert_eq!(list(&format!("q={}", echo.id)).await, [&*echo.id]);
     assert_eq!(list(&format!("q={}", echo.name)).await, [&*echo.id]);
     assert_eq!(list("q=").await.len(), 3);
+    assert_eq!(list("dir_contains=ELSE").await, ["other-1"]);
+    assert_eq!(list("label_contains=").await.len(), 3);
     assert_eq!(status(&rig, "/v1/sessions?waiting=x").await, 400);
     let asks = get(&rig, &format!("/v1/sessions/{}", asks.id)).await;
     assert_eq!(

@@ -42,6 +42,13 @@ const views = (session, asking) => [
   ['/new', 'form.new option[value=scripted]'],
 ];
 
+/** Opens a view, and waits until all of it is there: what a session has besides its rows comes later. */
+async function open(page, view, shown) {
+  await h.visit(page, view);
+  const parts = /^\/s\//.test(view) ? [shown, '.strip', '.facts dd', '.facts table'] : [shown];
+  for (const part of parts) await page.locator(part).first().waitFor({ state: 'attached' });
+}
+
 /** Opens everything that is folded on the view. */
 async function unfold(page) {
   await page.evaluate(() => {
@@ -56,8 +63,7 @@ for (const theme of ['light', 'dark']) {
     const page = await h.newPage(t, { theme });
     await h.login(page, daemon);
     for (const [view, shown] of views(session, asking)) {
-      await h.visit(page, view);
-      await page.locator(shown).first().waitFor({ state: 'attached' });
+      await open(page, view, shown);
       await unfold(page);
       await h.axe(page);
     }
@@ -78,14 +84,72 @@ for (const theme of ['light', 'dark']) {
   });
 }
 
+for (const theme of ['light', 'dark']) {
+  test(`what is empty, decided, ended or failed violates no accessibility rules in the ${theme} theme`, async (t) => {
+    const daemon = await h.startDaemon(t);
+    const page = await h.newPage(t, { theme });
+    await h.login(page, daemon);
+    const check = async (view, shown) => {
+      await h.visit(page, view);
+      await page.locator('main').locator(shown).first().waitFor();
+      await h.axe(page);
+    };
+    const empty = await h.scriptedSession(daemon, '[[reply]]\ntext = "x"\n', { name: 'empty' });
+    await check(`/s/${empty.id}`, '.empty');
+    await check(`/s/${empty.id}/changes`, '.empty');
+    await daemon.api.delete(`/v1/sessions/${empty.id}`);
+    await check('/', 'td.empty');
+    await check('/approvals', '.empty');
+    await check('/usage', '.empty');
+    await h.visit(page, '/search?q=none');
+    await page.locator('main').getByText('Nothing found.').waitFor();
+    await h.axe(page);
+    // A session and a form that the daemon rejects.
+    await check('/s/none', '.problem');
+    await h.visit(page, '/new');
+    await page.getByLabel('Task').fill('go');
+    await page.getByLabel('Directory').fill('/does/not/exist');
+    await page.getByRole('button', { name: 'Start session' }).click();
+    await page.getByRole('alert').waitFor();
+    await h.axe(page);
+    // Decided requests, one with a reason, and an ended session with a message that failed.
+    const write = (name) => ({ tool: 'write_file', input: { path: name, content: 'x\n' } });
+    const session = await h.askingSession(daemon, [write('a.txt'), write('b.txt')]);
+    for (const answer of [{ decision: 'allow' }, { decision: 'deny', message: 'Not this one' }]) {
+      const [approval] = await h.pending(daemon);
+      await daemon.api.post(`/v1/approvals/${approval.id}`, answer);
+      await h.until(async () => (await daemon.api.get(`/v1/approvals/${approval.id}`)).state !== 'pending', 'the decision');
+    }
+    await h.settled(daemon, session.id);
+    await check('/approvals', '.decided tbody tr:nth-child(2)');
+    await page.route('**/messages', (route) => route.fulfill({ status: 409, json: { detail: 'It is busy', hint: 'Wait for it.' } }));
+    await check(`/s/${session.id}`, '.row.turn_ended');
+    await page.getByLabel('Message', { exact: true }).fill('go');
+    await page.keyboard.press('Control+Enter');
+    await page.getByRole('alert').waitFor();
+    await h.axe(page);
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await page.getByRole('button', { name: 'Fork' }).waitFor();
+    await page.getByRole('button', { name: 'Resume', exact: true }).waitFor();
+    await h.axe(page);
+    // Diffs side by side, in a row and in the changes.
+    const edited = await h.playedSession(daemon, h.editCall('a.rs', 'let a = 1; // one\nfn f() {}', 'let a = "2";\nfn g() {}'));
+    await h.visit(page, `/s/${edited.id}`);
+    await page.locator('.row.tool summary').click();
+    await page.getByRole('button', { name: 'Side by side' }).click();
+    await page.locator('.row table.split').waitFor();
+    await h.axe(page);
+    await check(`/s/${edited.id}/changes`, '.changes table.split');
+  });
+}
+
 for (const [name, size] of [['at 390 px', { width: 390, height: 844 }], ['at 200 % zoom', { zoom: 2 }]]) {
   test(`no view scrolls sideways ${name}`, async (t) => {
     const { daemon, session, asking } = await furnished(t);
     const page = await h.newPage(t, size);
     await h.login(page, daemon);
     for (const [view, shown] of views(session, asking)) {
-      await h.visit(page, view);
-      await page.locator(shown).first().waitFor({ state: 'attached' });
+      await open(page, view, shown);
       await h.fits(page);
       await unfold(page);
       await h.fits(page);
@@ -105,8 +169,7 @@ test('no view violates accessibility rules at 390 px, and the help is at hand', 
   const page = await h.newPage(t, { width: 390, height: 844 });
   await h.login(page, daemon);
   for (const [view, shown] of views(session, asking)) {
-    await h.visit(page, view);
-    await page.locator(shown).first().waitFor({ state: 'attached' });
+    await open(page, view, shown);
     await unfold(page);
     await h.axe(page);
   }
@@ -164,8 +227,7 @@ test('one line announces, on every view', async (t) => {
   const page = await h.newPage(t);
   await h.login(page, daemon);
   for (const [view, shown] of views(session, asking)) {
-    await h.visit(page, view);
-    await page.locator(shown).first().waitFor({ state: 'attached' });
+    await open(page, view, shown);
     const regions = await page.locator('[role=status], [aria-live]:not([aria-live=off])').evaluateAll((nodes) => nodes.map((node) => node.id));
     assert.deepEqual(regions, ['status'], view);
   }

@@ -1,7 +1,7 @@
 // Permission requests: badge, dialog, answers, and who answered.
 
 import assert from 'node:assert/strict';
-import { existsSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 
@@ -30,10 +30,11 @@ async function start(t, calls, { approve = true, ...fields } = {}) {
 
 test('a badge on every view leads to the dialog, which shows what is asked', async (t) => {
   const { daemon, page, session } = await start(t, [write('notes.txt')], { name: 'notes' });
-  for (const view of ['/', '/approvals', '/search', '/usage', '/new', `/s/${session.id}`]) {
+  const views = { '/': 'Sessions', '/approvals': 'Approvals', '/search': 'Search', '/usage': 'Usage', '/new': 'New session', [`/s/${session.id}`]: 'go' };
+  for (const [view, title] of Object.entries(views)) {
     await h.visit(page, view);
+    await page.waitForFunction((title) => document.title === `(1) ${title} · Ostler`, title);
     await badge(page).getByText('1').waitFor();
-    assert.match(await page.title(), /^\(1\) /);
   }
   await page.getByRole('link', { name: /^Approvals/ }).click();
   await page.locator('.request', { hasText: 'notes.txt' }).waitFor();
@@ -46,6 +47,51 @@ test('a badge on every view leads to the dialog, which shows what is asked', asy
   await box.getByRole('button', { name: 'Side by side' }).click();
   await box.locator('table.split').waitFor();
   assert.deepEqual(page.problems, []);
+});
+
+test('the dialog names the rule that asked, and says how much time is left', async (t) => {
+  const daemon = await h.startDaemon(t, { args: ['--approval-timeout', '20m'] });
+  mkdirSync(daemon.env.OSTLER_CONFIG_DIR);
+  writeFileSync(path.join(daemon.env.OSTLER_CONFIG_DIR, 'policy.toml'), '[[rule]]\ntool = "write_*"\ndo = "ask"\n');
+  await h.askingSession(daemon, [write('notes.txt')]);
+  const [approval] = await h.pending(daemon);
+  assert.match(approval.rule, /^rule 1 of .*policy\.toml \(write_\*\)$/);
+  const page = await h.newPage(t);
+  await page.clock.install({ time: Date.parse(approval.asked_at) + 60_000 });
+  await h.login(page, daemon, { approve: true });
+  await h.visit(page, '/approvals');
+  await page.locator('.request .left', { hasText: /^1[89]:\d\d min left$/ }).waitFor();
+  await review(page);
+  const because = dialog(page).locator('dt', { hasText: 'Asked because' }).locator('+ dd');
+  assert.equal(await because.textContent(), approval.rule);
+  const left = dialog(page).locator('.left');
+  assert.match(await left.textContent(), /^1[89]:\d\d min left$/);
+  await page.clock.fastForward('10:00');
+  await left.getByText(/^[89]:\d\d min left$/).waitFor();
+  await page.clock.fastForward('10:00');
+  await left.getByText('expired').waitFor();
+});
+
+test('a request that nobody answers expires, and the dialog says so', async (t) => {
+  const daemon = await h.startDaemon(t, { args: ['--approval-timeout', '1s'] });
+  await h.askingSession(daemon, [write('a.txt')]);
+  const [approval] = await h.until(async () => {
+    const { approvals } = await daemon.api.get('/v1/approvals?state=all');
+    return approvals.length > 0 && approvals;
+  }, 'a request');
+  const page = await h.newPage(t);
+  await h.login(page, daemon, { approve: true });
+  // However slow this machine is, the page has seen the request before its end.
+  const pending = '**/v1/approvals?state=pending';
+  await page.route(pending, (route) => route.fulfill({ json: { approvals: [{ ...approval, state: 'pending' }] } }));
+  await h.visit(page, '/approvals');
+  await page.getByRole('button', { name: /^Review/ }).click();
+  await dialog(page).getByText('expired', { exact: true }).waitFor();
+  await page.unroute(pending);
+  await dialog(page).getByText('Already expired by timeout.').waitFor();
+  assert.equal(await dialog(page).getByRole('button', { name: 'Allow once' }).getAttribute('aria-disabled'), 'true');
+  await page.keyboard.press('Escape');
+  await page.locator('.decided tbody tr').getByText('expired').waitFor();
 });
 
 test('the exact command is shown, whatever it contains', async (t) => {
@@ -157,7 +203,7 @@ test('deny gives the agent the reason', async (t) => {
   const decided = page.locator('.decided tbody tr').first();
   await decided.getByText('Use <b>another</b> file').waitFor();
   await decided.getByText('denied').waitFor();
-  assert.equal(await badge(page).isVisible(), false);
+  await badge(page).waitFor({ state: 'hidden' });
   assert.deepEqual(page.problems, []);
 });
 
@@ -242,6 +288,16 @@ test('a browser approves only with the approval code', async (t) => {
   await dialog(page).getByRole('button', { name: 'Allow once' }).click();
   await h.settled(daemon, session.id);
   assert.ok(existsSync(file('a.txt')));
+});
+
+test('a logout elsewhere closes the dialog', async (t) => {
+  const { page } = await start(t, [write('a.txt')]);
+  await h.visit(page, '/approvals');
+  await review(page);
+  assert.equal((await h.call(page, 'DELETE', '/v1/browser-session')).status, 204);
+  await page.getByText('This browser is not logged in').waitFor();
+  assert.equal(await page.locator('dialog').count(), 0);
+  await page.locator('main').getByRole('button', { name: 'Copy' }).click(); // nothing covers the page
 });
 
 test('an answer from elsewhere ends the dialog', async (t) => {

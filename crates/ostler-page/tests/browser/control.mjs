@@ -63,12 +63,14 @@ test('a message during a turn waits for its end, or goes into it', async (t) => 
 });
 
 test('a paused session holds messages back until it is resumed', async (t) => {
-  const { page, button } = await opened(t);
+  const { page, button, daemon, session } = await opened(t);
   await button('Pause').click();
   await page.getByText('Paused: messages wait until you resume.').waitFor();
+  const accepted = page.waitForResponse('**/messages');
   await send(page, 'held back');
-  await page.getByLabel('Message', { exact: true }).waitFor();
-  assert.equal(await page.getByText('You said: held back').count(), 0);
+  assert.equal((await accepted).status(), 202);
+  const { state, turns } = await daemon.api.get(`/v1/sessions/${session.id}`);
+  assert.deepEqual([state, turns], ['paused', 1], 'it has the message, and no turn');
   await button('Resume').click();
   await page.getByText('You said: held back').waitFor();
   await page.locator('.row.state', { hasText: 'Paused' }).waitFor();

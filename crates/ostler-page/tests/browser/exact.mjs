@@ -125,6 +125,7 @@ test('more rows stay, and rows leave when they no longer match', async (t) => {
   await shows('number 5', 'number 4');
   await page.getByRole('button', { name: 'Show more' }).click();
   await shows('number 5', 'number 4', 'number 3', 'number 2');
+  await page.mouse.move(0, 0); // a row that is pointed at stays
   await page.locator('#live').getByText('Live').waitFor();
   // An event of a session that is not in the table.
   const again = page.waitForResponse((response) => /\/v1\/sessions\?.*waiting=true/.test(response.url()));
@@ -136,8 +137,10 @@ test('more rows stay, and rows leave when they no longer match', async (t) => {
   await shows('number 5', 'number 4');
   await daemon.api.post(`/v1/sessions/${sessions[4].id}/stop`);
   await h.until(async () => !(await titles()).includes('number 5'), 'the end of the row');
-  // The address has the filters; a part of a label is enough.
+  // The address has the filters; a part of a label is enough, and finds what is on a later page.
   await page.getByLabel('State').selectOption('All sessions');
+  await page.getByLabel('Label').fill('N1');
+  await shows('number 1');
   await page.getByLabel('Label').fill('n4');
   await shows('number 4');
   await h.until(() => page.url().includes('label=n4'), 'the address');
@@ -145,6 +148,61 @@ test('more rows stay, and rows leave when they no longer match', async (t) => {
   await shows('number 4');
   assert.equal(await page.getByLabel('Label').inputValue(), 'n4');
   assert.deepEqual(page.problems, []);
+});
+
+test('rows that are being read stay in their places until the reader asks', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const script = '[[reply]]\ncalls = [{ tool = "write_file", input = { path = "b", content = "" } }]\n[[reply]]\ntext = "done"\n';
+  const asking = await h.scriptedSession(daemon, script, { permissions: 'ask', name: 'asking' });
+  for (const prompt of ['one', 'two', 'three']) await h.playedSession(daemon, [h.text('x')], { prompt });
+  const page = await h.newPage(t);
+  await h.login(page, daemon);
+  const titles = () => page.locator('.sessions td.main a').allTextContents();
+  const shows = (...wanted) => h.until(async () => (await titles()).join() === wanted.join(), wanted.join());
+  const pill = page.locator('.pill');
+  await shows('three', 'two', 'one', 'asking');
+  await h.live(page);
+  // A session begins to wait and comes first, and another is new: both would move the row.
+  await page.locator('.sessions tr', { hasText: 'two' }).hover();
+  await daemon.api.post(`/v1/sessions/${asking.id}/messages`, { text: 'go' });
+  await page.locator('.sessions tr', { hasText: 'Needs approval' }).waitFor();
+  await pill.getByText('New order').waitFor();
+  await h.playedSession(daemon, [h.text('x')], { prompt: 'four' });
+  await pill.getByText('1 new session').waitFor();
+  assert.deepEqual((await titles()).slice(0, 3), ['three', 'two', 'one']);
+  await pill.focus();
+  await page.keyboard.press('Enter');
+  await shows('go', 'four', 'three', 'two', 'one');
+  assert.equal(await focused(page), 'go');
+  await pill.waitFor({ state: 'hidden' });
+  // With the focus on a row, and nothing pointed at. When that ends, so does the waiting.
+  await page.mouse.move(0, 0);
+  await h.playedSession(daemon, [h.text('x')], { prompt: 'five' });
+  await pill.getByText('1 new session').waitFor();
+  assert.equal((await titles())[1], 'four');
+  await page.getByLabel('Filter sessions').focus();
+  await shows('go', 'five', 'four', 'three', 'two', 'one');
+  assert.deepEqual(page.problems, []);
+});
+
+test('a fold that has just been opened stays open when its row is drawn anew', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const session = await h.playedSession(daemon, h.toolCall('Bash', { command: 'ls' }, { output: 'the output' }));
+  const page = await h.newPage(t);
+  await h.login(page, daemon, { session: session.id });
+  await tool(page, 'ls').waitFor();
+  // In one task: the event of the fold comes later.
+  const isOther = await page.evaluate(() => {
+    window.requestAnimationFrame = (work) => work();
+    const node = document.querySelector('.row.tool');
+    node.querySelector('summary').click();
+    node.row.dirty = true;
+    document.querySelector('.log').style.width = '500px';
+    dispatchEvent(new Event('scroll'));
+    return document.querySelector('.row.tool') !== node;
+  });
+  assert.ok(isOther, 'it was drawn anew');
+  await tool(page, 'ls').getByText('the output').waitFor();
 });
 
 test('sessions that an agent started are listed below the one that it works for', async (t) => {

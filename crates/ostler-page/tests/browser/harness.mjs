@@ -53,7 +53,7 @@
 // a change of the page needs no build. OSTLER_PAGE_PATIENCE=5000 lets a broken test fail soon.
 //
 // Nothing outside of this machine is contacted, and nothing sleeps: wait for a condition, with
-// Playwright's locators or `until`. All waits end after PATIENCE.
+// Playwright's locators or `until`. All waits end after PATIENCE without progress.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -328,13 +328,16 @@ export function fakeClaude(daemon, script) {
   writeFileSync(`${program}.script`, script);
 }
 
-/** Waits until the last turn of a session has ended, and returns the session. */
+/** Waits until the last turn of a session has ended, however long it is, and returns the session. */
 export async function settled(daemon, id) {
-  const result = await until(async () => {
-    const result = await daemon.api.get(`/v1/sessions/${id}/result?wait=30s`);
-    return result.done && result;
-  }, `the end of the turn of ${id}`);
-  return result.session;
+  for (let seen = -1; ; ) {
+    const { done, session } = await until(async () => {
+      const result = await daemon.api.get(`/v1/sessions/${id}/result?wait=10s`);
+      return (result.done || result.session.last_seq > seen) && result;
+    }, `the end of the turn of ${id}, or another event,`);
+    if (done) return session;
+    seen = session.last_seq;
+  }
 }
 
 /** Waits until this many permission requests are pending, and returns them. */

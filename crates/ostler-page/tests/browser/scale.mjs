@@ -79,7 +79,7 @@ test('eight tabs share one event stream, and another tab takes it over', async (
   while (tabs.length < 8) tabs.push(await h.newTab(page));
   for (const tab of tabs.slice(1)) await tab.goto(`${origin}/#/s/${session.id}`);
   for (const tab of tabs) await h.live(tab);
-  assert.equal(streams().length, 1);
+  await h.until(() => streams().length === 1, 'one stream');
   const say = async (text, open) => {
     await daemon.api.post(`/v1/sessions/${session.id}/messages`, { text });
     for (const tab of open) {
@@ -88,7 +88,7 @@ test('eight tabs share one event stream, and another tab takes it over', async (
     }
   };
   await say('to all', tabs);
-  assert.equal(streams().length, 1);
+  await h.until(() => streams().length === 1, 'one stream');
   // The tab that has the stream goes; the next one continues without a loss.
   const [leader] = streams();
   const rest = tabs.filter((tab) => tab !== leader);
@@ -108,18 +108,21 @@ test('a burst of 5,000 deltas is drawn once per frame, takes no key and loses no
   await page.locator('#live').getByText('Live').waitFor();
   const box = page.getByLabel('Message', { exact: true });
   await box.click();
-  // How many tasks of one frame change the text. On a slow machine there are fewer frames, not more tasks.
+  // How often the text changes outside of a frame, however few frames a slow machine has.
   await page.evaluate(() => {
-    let count = 0;
-    const look = () => {
-      count = 0;
-      requestAnimationFrame(look);
-    };
-    look();
-    window.most = 0;
-    const changed = () => (window.most = Math.max(window.most, (count += 1)));
+    let isFrame = false;
+    const frame = requestAnimationFrame;
+    window.requestAnimationFrame = (work) => frame((now) => {
+      isFrame = true;
+      work(now);
+      queueMicrotask(() => (isFrame = false)); // after the observer
+    });
+    window.changes = { inside: 0, outside: 0 };
+    const changed = () => (window.changes[isFrame ? 'inside' : 'outside'] += 1);
     new MutationObserver(changed).observe(document.querySelector('.pane'), { subtree: true, characterData: true });
   });
+  let loaded = 0;
+  page.on('request', (request) => (loaded += request.url().includes('/transcript?')));
   // It begins now, when the page listens, and keys arrive while it goes on.
   await daemon.api.post(`/v1/sessions/${session.id}/messages`, { text: 'go' });
   const typed = 'typed during the burst';
@@ -127,9 +130,9 @@ test('a burst of 5,000 deltas is drawn once per frame, takes no key and loses no
   const whole = words.join('').trim();
   await h.until(async () => (await page.locator('.row.reply .body').allTextContents()).join('').trim() === whole, 'all words');
   assert.equal(await box.inputValue(), typed);
-  const most = await page.evaluate(() => window.most);
-  // The frame's own, and a page that was loaded; none if all of it was drawn at once, as a new row.
-  assert.ok(most <= 4, `${most} changes in one frame`);
+  const { inside, outside } = await page.evaluate(() => window.changes);
+  // A page that was loaded may continue the text.
+  assert.ok(outside <= loaded, `${outside} changes outside of ${inside} frames, with ${loaded} pages`);
   assert.equal(await page.locator('.row.reply').count(), 1);
   assert.deepEqual(page.problems, []);
 });

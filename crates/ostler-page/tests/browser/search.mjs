@@ -39,6 +39,12 @@ test('search finds what was said, done and returned, and jumps to it', async (t)
   await page.getByLabel('Directory').fill(daemon.work);
   await page.getByLabel('Period').selectOption('Last day');
   await page.locator('main').getByText('1 match in 1 session').waitFor();
+  await page.clock.setFixedTime(Date.now() + 3 * 86_400_000);
+  await page.getByLabel('Period').selectOption('Any time');
+  await page.getByLabel('Period').selectOption('Last day');
+  await page.locator('main').getByText('Nothing found.').waitFor();
+  await page.getByLabel('Period').selectOption('Last 7 days');
+  await page.locator('main').getByText('1 match in 1 session').waitFor();
   // The address has the search, and a reload repeats it.
   await page.reload();
   await page.locator('main').getByText('1 match in 1 session').waitFor();
@@ -76,6 +82,7 @@ test('usage has the figures of the command line, as bars and as a table', async 
       figures: [...row.querySelectorAll('td')].map((cell) => cell.title || cell.firstElementChild?.title || cell.textContent),
       cost: row.lastElementChild.textContent,
     })));
+    const dollars = (value) => `$${value.toFixed(value < 0.1 ? 4 : 2)}`;
     const number = (value) => (value == null ? '—' : value.toLocaleString('en'));
     const expected = (group) => {
       const { sessions, turns, input, cache_read, cache_write, output, tokens } = group;
@@ -86,6 +93,7 @@ test('usage has the figures of the command line, as bars and as a table', async 
       const row = rows.find(({ key }) => key === group[by]);
       assert.ok(row, `${group[by]} of ${JSON.stringify(rows)}`);
       assert.deepEqual(row.figures.slice(0, 7), expected(group), by);
+      assert.equal(row.cost, dollars(group.cost_usd), by);
     }
     assert.deepEqual(rows.at(-1).figures.slice(0, 7), expected(report.total), by);
     assert.equal(rows.at(-1).cost, '$1.26');
@@ -104,4 +112,30 @@ test('usage has the figures of the command line, as bars and as a table', async 
   await page.getByLabel('Measure').selectOption('Tokens');
   await page.locator('svg.bars title', { hasText: 'large: 131k' }).waitFor({ state: 'attached' });
   assert.deepEqual(page.problems, []);
+});
+
+test('turns that end together are counted with one request', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const used = h.turnEnded({ usage: { input: 10, output: 1, cost_usd: 0.5, cost_source: 'reported' } });
+  await h.playedSession(daemon, [used]);
+  const page = await h.newPage(t);
+  await page.clock.install();
+  await h.login(page, daemon);
+  await h.visit(page, '/usage');
+  await page.locator('.totals').getByText('$0.50').waitFor();
+  await h.live(page);
+  let requests = 0;
+  page.on('request', (request) => (requests += request.url().includes('/v1/usage')));
+  // No time passes in the page while it hears of the turns.
+  await page.clock.pauseAt((await page.evaluate(() => Date.now())) + 15_000);
+  await page.evaluate(() => {
+    window.ends = 0;
+    new BroadcastChannel('ostler-live').onmessage = ({ data }) => (window.ends += data.events.filter((event) => event.type === 'turn_ended').length);
+  });
+  for (let n = 0; n < 5; n += 1) await h.playedSession(daemon, [used]);
+  await h.until(() => page.evaluate(() => window.ends === 5), 'all ends');
+  assert.equal(requests, 0);
+  await page.clock.runFor(3000);
+  await page.locator('.totals').getByText('$3.00').waitFor();
+  assert.equal(requests, 1);
 });

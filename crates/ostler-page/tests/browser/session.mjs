@@ -91,6 +91,7 @@ test('thoughts are folded, and tool calls are lines that open', async (t) => {
   assert.match(await tool(page, 'rm -rf /').locator('summary').textContent(), /denied/);
   assert.match(await tool(page, 'Read').locator('summary').textContent(), /src\/lib\.rs.*ok/s);
   await failed.locator('summary').click();
+  assert.match(await failed.locator('.took').textContent(), /^\d+ ms$|^[\d.]+ s$/);
   const output = failed.locator('pre').last();
   assert.equal(await output.textContent(), 'test failed', 'colours of a terminal are dropped');
   // Markdown, with the host of a link, and code in colour.
@@ -104,6 +105,13 @@ test('thoughts are folded, and tool calls are lines that open', async (t) => {
   assert.ok((await reply.textContent()).includes('example.com'), 'the host is shown');
   assert.equal(await reply.locator('code .tk').first().textContent(), 'let');
   assert.match(await page.locator('.row.turn_ended').textContent(), /120 tokens.*≈ \$0\.50/s);
+  // In all, with the source of the cost.
+  const facts = page.locator('.facts dl').first();
+  await facts.locator('dt', { hasText: 'Source' }).waitFor();
+  const names = await facts.locator('dt').allTextContents();
+  const values = await facts.locator('dd').allTextContents();
+  const shown = Object.fromEntries(names.map((name, n) => [name, values[n]]));
+  assert.deepEqual([shown.Tokens, shown.Cost, shown.Source], ['120', '≈ $0.50', 'estimated from a price list']);
   assert.deepEqual(page.problems, []);
 });
 
@@ -161,7 +169,7 @@ test('the timeline jumps to turns and tools, by pointer and by key', async (t) =
   }, text);
   assert.equal(await visible('the-needle'), false);
   const bar = await strip.locator('rect.tool').first().boundingBox();
-  await page.mouse.click(bar.x + bar.width / 2, bar.y + bar.height / 2);
+  await page.mouse.click(bar.x + 1, bar.y + bar.height / 2); // where it begins: its end may be nearer to something else
   await h.until(() => visible('the-needle'), 'the tool call');
   // The value follows the reader.
   await h.until(async () => (await strip.getAttribute('aria-valuetext')).includes('the-needle'), 'the value');
@@ -177,6 +185,37 @@ test('the timeline jumps to turns and tools, by pointer and by key', async (t) =
   // The same as a table, with links.
   await page.locator('aside').getByRole('link', { name: 'Turn 2' }).click();
   await h.until(() => visible('again'), 'the second prompt');
+  assert.deepEqual(page.problems, []);
+});
+
+test('the timeline shows waits for approval and tokens', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const used = (input) => ({ type: 'usage', scope: 'turn', model: 'm', input, cache_read: 0, cache_write: 0, output: 1, cost_usd: null, cost_source: 'unknown' });
+  const counted = await h.playedSession(daemon, [used(1000), h.wait(30), h.text('x'), used(2000), h.turnEnded({ usage: { input: 2000, output: 1, cost_source: 'unknown' } })]);
+  const page = await h.newPage(t);
+  await h.login(page, daemon, { session: counted.id });
+  const strip = page.getByRole('slider', { name: 'Timeline' });
+  await strip.locator('path.tokens').waitFor({ state: 'attached' });
+  const table = page.locator('.facts table');
+  assert.match(await table.locator('caption').textContent(), /^1 turn, 2\.0k tokens$/);
+  assert.match(await table.locator('td').last().textContent(), /^—$/);
+  const asking = await h.askingSession(daemon, [{ tool: 'write_file', input: { path: 'a', content: '' } }]);
+  const [approval] = await h.pending(daemon);
+  await daemon.api.post(`/v1/approvals/${approval.id}`, { decision: 'allow' });
+  await h.settled(daemon, asking.id);
+  await h.visit(page, `/s/${asking.id}`);
+  await strip.locator('rect.wait').waitFor({ state: 'attached' });
+  assert.equal(await strip.locator('path.tokens').count(), 0);
+  await strip.focus();
+  await page.keyboard.press('End');
+  await page.keyboard.press('Home');
+  const names = [];
+  for (let n = 0; n < 4; n += 1) {
+    names.push(await strip.getAttribute('aria-valuetext'));
+    await page.keyboard.press('ArrowRight');
+  }
+  assert.ok(names.some((name) => /waited for approval: .*write_file.* · \d/.test(name)), names.join());
+  assert.match(await page.locator('.facts tbody td').last().textContent(), /^\d/);
   assert.deepEqual(page.problems, []);
 });
 
@@ -256,6 +295,7 @@ test('the exported file opens from the disk, without any request', async (t) => 
     await h.axe(reader);
     await reader.getByRole('link', { name: /^Changes/ }).click();
     await reader.getByRole('heading', { name: '1 file changed' }).waitFor();
+    await h.axe(reader);
     assert.deepEqual(requests.filter((url) => !url.startsWith(`file://${copy}`)), []);
     assert.deepEqual(reader.problems, []);
   }
@@ -318,6 +358,29 @@ test('nothing moves while one reads: a pill counts what arrived', async (t) => {
   await pill.click();
   await h.until(async () => !(await pill.isVisible()), 'the end');
   await page.locator('.row.turn_ended', { hasText: 'Turn 2' }).waitFor();
+  assert.deepEqual(page.problems, []);
+});
+
+test('nothing moves when a request for approval appears, which is in view', async (t) => {
+  const daemon = await h.startDaemon(t);
+  const paragraphs = Array.from({ length: 60 }, (_, n) => `Paragraph ${n}.`).join('\n\n');
+  const script = `[[reply]]\ntext = ${JSON.stringify(paragraphs)}\n[[reply]]\ncalls = [{ tool = "write_file", input = { path = "b", content = "" } }]\n[[reply]]\ntext = "done"\n`;
+  const session = await h.scriptedSession(daemon, script, { permissions: 'ask', prompt: 'go' });
+  await h.settled(daemon, session.id);
+  const page = await h.newPage(t);
+  await h.login(page, daemon, { session: session.id });
+  await page.getByText('Paragraph 59.').waitFor();
+  await h.live(page);
+  const place = () => page.getByText('Paragraph 30.').evaluate((node) => Math.round(node.getBoundingClientRect().top));
+  await page.evaluate(() => scrollTo({ top: document.documentElement.scrollHeight / 2, behavior: 'instant' }));
+  const before = await place();
+  await daemon.api.post(`/v1/sessions/${session.id}/messages`, { text: 'now write' });
+  const banner = page.locator('.banner', { hasText: 'Needs approval' });
+  await banner.waitFor();
+  await page.locator('.pill').getByText(/new message/).waitFor();
+  const [top, bottom] = await banner.evaluate((node) => [node.getBoundingClientRect().top, innerHeight - node.getBoundingClientRect().bottom]);
+  assert.ok(top > 0 && bottom >= 0, `the request is in view: ${top}, ${bottom}`);
+  assert.equal(await place(), before);
   assert.deepEqual(page.problems, []);
 });
 

@@ -116,7 +116,7 @@ test('j, k, Enter, / and ? work, and the focus returns from the help', async (t)
   await page.keyboard.type('j/?'); // in a field, keys are text
   assert.equal(await page.getByLabel('Filter sessions').inputValue(), 'j/?');
   await page.getByLabel('Filter sessions').fill('two');
-  await row(page, 'one').waitFor({ state: 'detached' });
+  await h.until(async () => (await titles(page)).join() === 'two', 'the row'); // and not none, as for the text before
   await page.keyboard.press('Escape');
   // It leaves the field, and does not empty it.
   assert.equal(await page.getByLabel('Filter sessions').inputValue(), 'two');
@@ -173,6 +173,11 @@ test('the form starts a session, and its command line does the same', async (t) 
   assert.equal(await agents.locator('option[value=codex]').isDisabled(), true);
   await page.getByText(/agents? not ready/).waitFor();
   await agents.selectOption('claude');
+  // The models that the agent offers.
+  const { agents: offered } = await daemon.api.get('/v1/agents');
+  const { models } = offered.find((agent) => agent.name === 'claude');
+  assert.ok(models.length > 0, 'models');
+  assert.deepEqual(await page.locator('#models option').evaluateAll((nodes) => nodes.map((node) => node.value)), models);
   await page.getByLabel('Directory').fill(daemon.work);
   await page.getByLabel('Permissions').selectOption('read-only');
   await page.getByText('Limits, name and labels').click();

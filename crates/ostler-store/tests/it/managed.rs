@@ -306,6 +306,7 @@ fn lists_show_what_waits_and_are_filtered_by_text() {
     .unwrap();
     let mut plain = new_session("12345678-9", 1);
     plain.dir = "/Home/Projekt".into();
+    plain.labels = [("Team".to_owned(), "Red".to_owned())].into();
     Log::open(&store, &plain).unwrap();
     append(&store, texts("12345678-9", 1, 3)).unwrap();
     let row = store.session("b").unwrap().unwrap();
@@ -349,6 +350,22 @@ fn lists_show_what_waits_and_are_filtered_by_text() {
             ..filter
         };
         assert_eq!(ids(&none), Vec::<String>::new(), "{text}");
+    }
+    for (dir, label, expected) in [
+        (Some("home/PROJ"), None, true),
+        (Some("/home/projekt/x"), None, false),
+        (None, Some("am=rE"), true),
+        (None, Some("red=team"), false),
+        (Some("projekt"), Some("team=blue"), false),
+        (Some("projekt"), Some("team"), true),
+    ] {
+        let filter = Filter {
+            dir_text: dir.map(str::to_owned),
+            label_text: label.map(str::to_owned),
+            ..Filter::default()
+        };
+        let expected: &[&str] = if expected { &["12345678-9"] } else { &[] };
+        assert_eq!(ids(&filter), expected, "{dir:?} {label:?}");
     }
 }
 fn turn_ended() -> TurnEnded {
