@@ -63,6 +63,32 @@ pub fn all() -> &'static [&'static dyn Dialect] {
     ALL
 }
 
+/// Returns the paths where the agents store settings, credentials and sessions
+/// ([`Launch::state`](ostler_core::dialect::Launch::state)). Unlike [`all`], it does not make the
+/// program contain every dialect.
+pub fn state_paths() -> impl Iterator<Item = &'static str> {
+    static PATHS: &[&[&str]] = &[
+        claude::STATE,
+        codex::STATE,
+        copilot::STATE,
+        #[cfg(feature = "acp")]
+        acp::GEMINI.0.state,
+        #[cfg(feature = "acp")]
+        acp::OPENCODE.0.state,
+        openclaw::STATE,
+        #[cfg(feature = "acp")]
+        acp::QWEN.0.state,
+        #[cfg(feature = "acp")]
+        acp::GOOSE.0.state,
+        #[cfg(feature = "acp")]
+        acp::CLAUDE_AGENT_ACP.0.state,
+        #[cfg(feature = "acp")]
+        acp::CODEX_ACP.0.state,
+        pi::STATE,
+    ];
+    PATHS.iter().copied().flatten().copied()
+}
+
 /// Returns the dialect of a recording that begins with this text, or `None` if the text is not
 /// agent output. The text may end in the middle of a line.
 #[must_use]
@@ -93,6 +119,9 @@ pub fn find(name: &str) -> Option<&'static dyn Dialect> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use ostler_core::dialect::Launching;
+    use ostler_core::spec::Spec;
+
     use super::*;
 
     // S2-4: includes the four agents that the requirement names.
@@ -109,5 +138,16 @@ mod tests {
         assert_eq!(names.len(), all().len());
         assert_eq!(find("gemini").is_some(), cfg!(feature = "acp"));
         assert!(find("no-such-agent").is_none());
+    }
+
+    #[test]
+    fn state_paths_are_those_of_all_dialects() {
+        let (spec, mut launched) = (Spec::default(), BTreeSet::new());
+        for dialect in all() {
+            if let Ok(launch) = dialect.launch(&Launching::new(&spec)) {
+                launched.extend(launch.state.iter().copied());
+            }
+        }
+        assert_eq!(state_paths().collect::<BTreeSet<_>>(), launched);
     }
 }

@@ -36,7 +36,6 @@ struct Candidate {
     key: i64,
     session: String,
     last: i64,
-    bytes: u64,
     live: bool,
 }
 
@@ -46,15 +45,25 @@ pub(crate) fn plan(
     store_dir: &StoreDir,
     limits: &PruneLimits,
 ) -> Result<(Vec<i64>, Pruned)> {
-    let candidates = candidates(db, store_dir)?;
-    let mut total: u64 = candidates.iter().map(|it| it.bytes).sum();
+    let mut sizes = db.prepare(EVENT_BYTES)?;
+    let mut size = |it: &Candidate| -> Result<u64> {
+        let events = sizes.query_row([it.key], |row| row.get(0).map(unsigned))?;
+        Ok(events + raw_bytes(store_dir, &it.session))
+    };
+    let candidates = candidates(db)?;
+    // The size of a session takes reading all of its events.
+    let mut excess = 0;
+    if let Some(limit) = limits.larger_than_bytes {
+        let total: Result<u64> = candidates.iter().map(&mut size).sum();
+        excess = total?.saturating_sub(limit);
+    }
     let (mut keys, mut pruned) = (Vec::new(), Pruned::default());
     for it in candidates.into_iter().filter(|it| !it.live) {
-        let old = limits.older_than.is_some_and(|limit| it.last < limit.0);
-        let large = limits.larger_than_bytes.is_some_and(|limit| total > limit);
-        if old || large {
-            total -= it.bytes;
-            pruned.bytes += it.bytes;
+        let is_old = limits.older_than.is_some_and(|limit| it.last < limit.0);
+        if is_old || excess > 0 {
+            let bytes = size(&it)?;
+            excess = excess.saturating_sub(bytes);
+            pruned.bytes += bytes;
             pruned.sessions.push(it.session);
             keys.push(it.key);
         }
@@ -62,30 +71,34 @@ pub(crate) fn plan(
     Ok((keys, pruned))
 }
 
+/// Selects the size of a session's events.
+const EVENT_BYTES: &str =
+    "SELECT coalesce(sum(octet_length(json)), 0) FROM events WHERE session = ?1";
+
+/// Returns the size of a session's raw output.
+fn raw_bytes(store_dir: &StoreDir, session: &str) -> u64 {
+    let files = store_dir.raw_files(session);
+    let sizes = files.filter_map(|path| path.metadata().ok());
+    sizes.map(|meta| meta.len()).sum()
+}
+
 /// Returns all sessions, the least recently active first.
-fn candidates(db: &Connection, store_dir: &StoreDir) -> Result<Vec<Candidate>> {
+fn candidates(db: &Connection) -> Result<Vec<Candidate>> {
     let mut query = db.prepare(
         "SELECT key, session, cause, driver_pid, driver_started,
-             coalesce(ended_at, (SELECT at FROM events WHERE session = key ORDER BY seq DESC LIMIT 1), began_at) AS last,
-             (SELECT coalesce(sum(octet_length(json)), 0) FROM events WHERE session = key)
+             coalesce(ended_at, (SELECT at FROM events WHERE session = key ORDER BY seq DESC LIMIT 1), began_at) AS last
          FROM sessions ORDER BY last, key",
     )?;
     let rows = query.query_map([], |row| {
-        let (session, cause): (String, Option<String>) = (row.get(1)?, row.get(2)?);
-        let raw: u64 = store_dir
-            .raw_files(&session)
-            .filter_map(|path| path.metadata().ok())
-            .map(|meta| meta.len())
-            .sum();
+        let cause: Option<String> = row.get(2)?;
         let live = matches!(
             rows::status(cause.as_deref(), row.get(3)?, row.get(4)?),
             SessionStatus::Live(_)
         );
         Ok(Candidate {
             key: row.get(0)?,
-            session,
+            session: row.get(1)?,
             last: row.get(5)?,
-            bytes: unsigned(row.get(6)?) + raw,
             live,
         })
     })?;
@@ -116,35 +129,33 @@ pub(crate) fn remove(
         .map_err(&database_error)?;
     let found = change
         .query_row(
-            "SELECT cause, driver_pid, driver_started,
-                 (SELECT coalesce(sum(octet_length(json)), 0) FROM events WHERE session = key), key
-             FROM sessions WHERE session = ?1",
+            "SELECT cause, driver_pid, driver_started, key FROM sessions WHERE session = ?1",
             [session],
             |row| {
                 let cause: Option<String> = row.get(0)?;
                 Ok((
                     rows::status(cause.as_deref(), row.get(1)?, row.get(2)?),
-                    unsigned(row.get(3)?),
-                    row.get(4)?,
+                    row.get(3)?,
                 ))
             },
         )
         .optional()
         .map_err(&database_error)?;
-    let (mut bytes, key) = match found {
+    let key: i64 = match found {
         None => return Err(StoreError::session(session, &"not found")),
-        Some((SessionStatus::Live(pid), ..)) => {
+        Some((SessionStatus::Live(pid), _)) => {
             return Err(StoreError::Running {
                 session: session.to_owned(),
                 pid,
             });
         }
-        Some((_, bytes, key)) => (bytes, key),
+        Some((_, key)) => key,
     };
+    let events = change.query_row(EVENT_BYTES, [key], |row| row.get(0).map(unsigned));
+    let bytes = events.map_err(&database_error)? + raw_bytes(store_dir, session);
     remove_rows(&change, key).map_err(&database_error)?;
     change.commit().map_err(&database_error)?;
     for file in store_dir.raw_files(session) {
-        bytes += file.metadata().map_or(0, |meta| meta.len());
         let _ = std::fs::remove_file(file); // `sweep` removes a file that stays
     }
     free_pages(db).map_err(&database_error)?;
@@ -219,4 +230,61 @@ pub(crate) fn sweep(db: &Connection, store_dir: &StoreDir, older_than: Timestamp
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use rusqlite::functions::FunctionFlags;
+
+    use super::*;
+    use crate::database;
+
+    /// Returns the number of events whose size was needed, and the removed sessions.
+    fn sized(limits: &PruneLimits) -> (usize, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store_dir = StoreDir::prepare(dir.path()).unwrap();
+        let db = database::open(&store_dir).unwrap();
+        let counted = Arc::new(AtomicUsize::new(0));
+        let counter = counted.clone();
+        // In place of the function of the same name.
+        let flags = FunctionFlags::SQLITE_UTF8;
+        db.create_scalar_function("octet_length", 1, flags, move |context| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok(i64::try_from(context.get_raw(0).as_str()?.len()).unwrap())
+        })
+        .unwrap();
+        for (key, session) in [(1, "old"), (2, "new")] {
+            db.execute(
+                "INSERT INTO sessions
+                     (key, session, agent, dir, began_at, ended_at, cause, driver_pid)
+                 VALUES (?1, ?2, 'claude', '/', 0, ?1, 'completed', 0)",
+                (key, session),
+            )
+            .unwrap();
+            for seq in 0..10 {
+                db.execute(
+                    "INSERT INTO events (session, seq, at, turn, type, json, raw_offset)
+                     VALUES (?1, ?2, 0, 1, 'text', '{}', 0)",
+                    (key, seq),
+                )
+                .unwrap();
+            }
+        }
+        let (_, pruned) = plan(&db, &store_dir, limits).unwrap();
+        assert_eq!(pruned.bytes, 20 * pruned.sessions.len() as u64);
+        (counted.load(Ordering::Relaxed), pruned.sessions)
+    }
+
+    #[test]
+    fn only_the_size_of_removed_sessions_is_computed_without_a_limit_on_it() {
+        let mut limits = PruneLimits::default();
+        assert_eq!(sized(&limits), (0, vec![]));
+        limits.older_than = Some(Timestamp(2));
+        assert_eq!(sized(&limits), (10, vec!["old".to_owned()]));
+        limits.larger_than_bytes = Some(1_000);
+        assert_eq!(sized(&limits), (20 + 10, vec!["old".to_owned()]));
+    }
 }

@@ -10,6 +10,7 @@
     reason = "test support: a failure here is a failed test"
 )]
 
+pub mod crowd;
 pub mod fake;
 pub mod machine;
 pub mod nats;

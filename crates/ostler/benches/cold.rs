@@ -16,8 +16,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ostler::agent::{Agent, ProcessAgent};
+use ostler::dialects::claude::Claude;
 use ostler::host::GuardProgram;
-use ostler::{Agents, EventKind, Host, Spec};
+use ostler::{EventKind, Host, Spec};
 
 /// The argument that makes this program the guard server.
 const GUARD_ROLE: &str = "__guard";
@@ -56,7 +58,7 @@ fn run(host: &Host, agent: &Path) {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let claude = Agents::builtin().get("claude").unwrap();
+        let claude = ProcessAgent::new(&Claude);
         let spec = Spec::new("hello")
             .program(agent)
             .dir(agent.parent().unwrap());

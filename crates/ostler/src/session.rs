@@ -27,6 +27,10 @@ mod bridge_server;
 #[path = "session/bridge_server_unsupported.rs"]
 mod bridge_server;
 mod backlog;
+#[cfg(feature = "acp")]
+mod files;
+#[cfg(not(feature = "acp"))]
+#[path = "session/files_unsupported.rs"]
 mod files;
 mod stdin;
 mod child;
@@ -45,6 +49,7 @@ pub(crate) mod tool_results;
 mod driver;
 mod jobs;
 mod launch_state;
+mod timer;
 
 use std::future::poll_fn;
 use std::path::PathBuf;
@@ -64,7 +69,7 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use crate::breaker::SessionBreaker;
-use crate::host::Host;
+use crate::host::{Delivery, Host};
 use crate::process::{Child, PreparedCommand};
 
 use backlog::Backlog;
@@ -194,7 +199,7 @@ impl Session {
     pub(crate) fn start(setup: SessionSetup) -> Self {
         let setup = Box::new(setup);
         let (host, submissions) = (&setup.host, setup.submissions.clone());
-        let backlog = Backlog::new(setup.id.clone(), host.log().cloned(), host.temp_dir());
+        let backlog = new_backlog(host, setup.id.clone());
         let shared = Arc::new(Shared::new(setup.id.clone(), backlog.clone()));
         let (requests, inbox) = inbox::inbox();
         let (alive, dropped) = oneshot::channel();
@@ -254,7 +259,7 @@ impl Session {
 
     fn with_relay(host: &Host, id: &str) -> (Self, Relay) {
         let (id, log): (Arc<str>, _) = (id.into(), host.log().cloned());
-        let backlog = Backlog::new(id.clone(), log.clone(), host.temp_dir());
+        let backlog = new_backlog(host, id.clone());
         let shared = Arc::new(Shared::new(id, backlog.clone()));
         let (requests, inbox) = inbox::inbox();
         let (alive, dropped) = oneshot::channel();
@@ -363,4 +368,13 @@ impl Session {
         }
         run
     }
+}
+
+/// Creates the backlog of a session.
+fn new_backlog(host: &Host, session: Arc<str>) -> Arc<Backlog> {
+    let backlog = Backlog::new(session, host.log().cloned(), host.temp_dir());
+    if host.delivery() == Delivery::Durable {
+        backlog.serve_from_log();
+    }
+    backlog
 }

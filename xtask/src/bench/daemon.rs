@@ -36,6 +36,12 @@ const ROWS: [(&str, &str, Option<f64>, usize); 7] = [
         1,
     ),
     (
+        "long",
+        "the same after a turn of 1,000 deltas, KiB",
+        None,
+        1,
+    ),
+    (
         "accept",
         "requests that create a session, until the answer, ms",
         None,

@@ -54,13 +54,13 @@ pub(super) fn write(dir: &Path) -> Result<()> {
     write_agent(&dir.join("latency"), &lines)
 }
 
-/// Writes the agents of the benchmark of the daemon to `dir`: folders `idle.bin` and `burst.bin`
-/// with the programs that a server finds on its path. An agent in `burst.bin` prints this many
-/// deltas per turn.
+/// Writes the agents of the benchmark of the daemon to `dir`: folders `idle.bin`, `long.bin` and
+/// `burst.bin` with the programs that a server finds on its path. An agent in `burst.bin` prints
+/// this many deltas per turn.
 pub(super) fn write_daemon_agents(dir: &Path, events: usize) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     let dir = &dir.canonicalize()?;
-    for (name, count) in [("idle", 1), ("burst", events)] {
+    for (name, count) in [("idle", 1), ("long", 1_000), ("burst", events)] {
         write_replay(dir, name, &delta("some words, ").repeat(count))?;
         let path = dir.join(format!("{name}.acp.jsonl"));
         std::fs::write(&path, ACP_UPDATE.repeat(count))?;

@@ -2,9 +2,9 @@
 //! and the cost of delivering events, of the daemon or of another server.
 //!
 //! `daemon CONTENDER PROGRAM DIR SESSIONS BURSTS` prints one line `NAME VALUE` per number. `DIR`
-//! has the agents that xtask wrote: folders `idle.bin` and `burst.bin` with programs to find on the
-//! path. Contenders: `claude` and `acp` are `ostler serve` with an agent of that protocol, and
-//! `peer` is sandbox-agent.
+//! has the agents that xtask wrote: folders `idle.bin`, `long.bin` and `burst.bin` with programs to
+//! find on the path. Contenders: `claude` and `acp` are `ostler serve` with an agent of that
+//! protocol, and `peer` is sandbox-agent.
 
 #![expect(
     clippy::disallowed_methods,
@@ -98,6 +98,10 @@ impl Round {
         let (process, server) = start(&self.program, &self.dir.join("idle.bin"));
         self.idle(&process, &server).await;
         drop(process);
+        let (process, server) = start(&self.program, &self.dir.join("long.bin"));
+        server.wait_until_ready().await;
+        self.start_idle(&process, &server, "long").await;
+        drop(process);
         let (process, server) = start(&self.program, &self.dir.join("burst.bin"));
         self.bursts(&process, &server).await;
     }
@@ -106,6 +110,19 @@ impl Round {
     async fn idle<S: Server>(&self, process: &Process, server: &S) {
         server.wait_until_ready().await;
         println!("rss {:.2}", process.rss_kib() as f64 / 1024.0);
+        let (accepted, answered) = self.start_idle(process, server, "session").await;
+        println!("accept {:.3}", median_ms(accepted));
+        println!("create {:.3}", median_ms(answered));
+    }
+
+    /// Starts sessions that are idle after their first turn, prints the private memory of each
+    /// under a name, and returns how long each took until it was accepted, and until its answer.
+    async fn start_idle<S: Server>(
+        &self,
+        process: &Process,
+        server: &S,
+        name: &str,
+    ) -> (Vec<Duration>, Vec<Duration>) {
         answer(server, 0).await; // loads and opens what every session shares
         tokio::time::sleep(SETTLE).await;
         let before = process.private_kib();
@@ -115,11 +132,10 @@ impl Round {
             accepted.push(answer(server, number).await);
             answered.push(began.elapsed());
         }
-        println!("accept {:.3}", median_ms(accepted));
-        println!("create {:.3}", median_ms(answered));
         tokio::time::sleep(SETTLE).await;
         let more = process.private_kib().saturating_sub(before);
-        println!("session {:.2}", more as f64 / self.sessions as f64);
+        println!("{name} {:.2}", more as f64 / self.sessions as f64);
+        (accepted, answered)
     }
 
     /// Throughput and processor time of bursts with several readers each.

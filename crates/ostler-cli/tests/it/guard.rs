@@ -28,7 +28,7 @@ pub(crate) fn all_gone(pids: &[u32], within: Duration) -> bool {
 
 // P5, P67: the program is killed with SIGKILL while the agent and its children run.
 #[test]
-fn killing_ostler_leaves_no_process() {
+pub(crate) fn killing_ostler_leaves_no_process() {
     let rig = Rig::new();
     let child = rig
         .fake_run(&format!("{BUSY}hang"), &["hi"])
@@ -60,7 +60,7 @@ fn killing_ostler_kills_an_agent_that_ignores_sigterm() {
 
 // P2, P4: children that outlive an agent's normal exit.
 #[test]
-fn children_are_killed_after_a_normal_exit() {
+pub(crate) fn children_are_killed_after_a_normal_exit() {
     let rig = Rig::new();
     let done = finish(&mut rig.fake_run(
         &format!("{BUSY}result done\nread-until-eof\nexit 0"),

@@ -5,6 +5,7 @@ mod killed_evaluation;
 use std::io::Read;
 use std::time::Duration;
 
+use ostler_testkit::crowd::Crowd;
 use ostler_testkit::processes;
 
 use crate::rig::Rig;
@@ -79,6 +80,16 @@ fn flood_keeps_memory_flat() {
 #[test]
 fn unread_flood_keeps_memory_flat() {
     check_flood(64 * MIB, 4 * MIB, ReadTiming::AfterAllIsPrinted);
+}
+
+// P2, P4, P67: on a machine with many other processes, the guard leaves nothing behind, however the
+// session ends, and touches nothing else.
+#[test]
+fn the_guard_leaves_nothing_among_2000_other_processes() {
+    let crowd = Crowd::start(2_000);
+    crate::guard::children_are_killed_after_a_normal_exit();
+    crate::guard::killing_ostler_leaves_no_process();
+    assert!(crowd.is_complete(), "another process was killed");
 }
 
 // The daemon is killed at 50 moments; no log has a gap, an open turn or two ends.

@@ -26,7 +26,7 @@ const ALWAYS: [&str; 4] = [
 
 /// Where Claude Code stores sessions, settings and its login. Missing settings files are not
 /// created in a sandbox; it works without them.
-const STATE: &[&str] = &["$CLAUDE_CONFIG_DIR/", "~/.claude/", "~/.claude.json"];
+pub(crate) const STATE: &[&str] = &["$CLAUDE_CONFIG_DIR/", "~/.claude/", "~/.claude.json"];
 
 /// Set unless the caller overrides it: an unattended agent has no use for update checks and
 /// surveys.

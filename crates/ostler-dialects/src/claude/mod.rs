@@ -31,6 +31,8 @@ use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{SpecError, keys};
 
+pub(crate) use launch::STATE;
+
 /// The program's name in messages.
 const TITLE: &str = "Claude Code";
 

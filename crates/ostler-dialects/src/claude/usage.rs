@@ -18,7 +18,7 @@ pub(super) struct UsageTracker {
     /// Id and model of messages that have not ended. Their final output count is unknown.
     open: BTreeSet<(String, String)>,
     /// Session counters per model at the last result.
-    before: BTreeMap<String, (Tokens, f64)>,
+    before: PerModel,
     /// Session cost at the last result.
     cost_before: f64,
     /// Model of the session.
@@ -103,8 +103,9 @@ impl UsageTracker {
             .amount()
             .filter(|_| comparable)
             .map(|now| (now - self.cost_before).max(0.0));
-        if let Some(session) = session {
-            self.before = session.into_iter().collect();
+        if let Some(mut session) = session {
+            session.shrink_to_fit(); // it stays while the session is idle
+            self.before = session;
         }
         self.cost_before = line.total_cost_usd.amount().unwrap_or(self.cost_before);
         let by_message = self.unfinished();
@@ -123,10 +124,11 @@ impl UsageTracker {
         }
     }
 
-    fn growth(&self, now: &[(String, (Tokens, f64))]) -> Vec<(String, (Tokens, f64))> {
+    fn growth(&self, now: &[(String, (Tokens, f64))]) -> PerModel {
         now.iter()
             .map(|(model, (tokens, cost))| {
-                let (before, cost_before) = self.before.get(model).copied().unwrap_or_default();
+                let known = self.before.iter().rfind(|(known, _)| known == model);
+                let (before, cost_before) = known.map(|(_, it)| *it).unwrap_or_default();
                 (
                     model.clone(),
                     (tokens.since(&before), (cost - cost_before).max(0.0)),
@@ -137,6 +139,7 @@ impl UsageTracker {
     }
 }
 
+/// Tokens and cost of each model.
 type PerModel = Vec<(String, (Tokens, f64))>;
 
 /// Parses a table of counters per model and skips models without usage. Returns `None` if the table

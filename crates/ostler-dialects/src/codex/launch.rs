@@ -16,7 +16,7 @@ use crate::extra::{self, Values};
 use crate::{inherits, settings, tools};
 
 /// Paths of Codex's sessions, settings and login.
-const STATE: &[&str] = &["$CODEX_HOME/", "~/.codex/"];
+pub(crate) const STATE: &[&str] = &["$CODEX_HOME/", "~/.codex/"];
 
 /// Paths of the native executable, relative to the script `bin/codex.js` that npm puts on PATH.
 const NATIVES: &[&str] = &[

@@ -28,6 +28,8 @@ use ostler_core::spec::{Spec, SpecError, keys};
 
 use crate::turn_process::TurnProcess;
 
+pub(crate) use launch::STATE;
+
 /// The dialect of Codex's app-server.
 #[derive(Debug, Clone, Copy)]
 pub struct Codex;

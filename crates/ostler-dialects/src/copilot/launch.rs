@@ -49,7 +49,7 @@ const INHERITS: Inherits = Inherits {
 };
 
 /// Where Copilot stores sessions, settings, its login and the package that it unpacks.
-const STATE: &[&str] = &["~/.copilot", "~/.cache/copilot", "$COPILOT_HOME"];
+pub(crate) const STATE: &[&str] = &["~/.copilot", "~/.cache/copilot", "$COPILOT_HOME"];
 
 /// Locations of the native program, the same for every transport.
 const NATIVES: &[&str] = crate::natives::COPILOT;

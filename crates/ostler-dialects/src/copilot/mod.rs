@@ -21,6 +21,8 @@ use ostler_core::spec::{AfterTurn, Spec, SpecError};
 
 use crate::turn_process::TurnProcess;
 
+pub(crate) use launch::STATE;
+
 /// The dialect of the Copilot CLI.
 #[derive(Debug, Clone, Copy)]
 pub struct Copilot;

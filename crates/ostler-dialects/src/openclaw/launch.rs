@@ -27,7 +27,7 @@ const INHERITS: Inherits = Inherits {
 };
 
 /// Where OpenClaw stores its configuration and state.
-const STATE: &[&str] = &["~/.openclaw", "$OPENCLAW_STATE_DIR", "$OPENCLAW_HOME"];
+pub(crate) const STATE: &[&str] = &["~/.openclaw", "$OPENCLAW_STATE_DIR", "$OPENCLAW_HOME"];
 
 /// Arguments that would break the conversation.
 const RESERVED: &[&str] = &[

@@ -15,6 +15,8 @@ use ostler_core::spec::{Spec, SpecError};
 
 use crate::turn_process::TurnProcess;
 
+pub(crate) use launch::STATE;
+
 /// The dialect of OpenClaw.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenClaw;

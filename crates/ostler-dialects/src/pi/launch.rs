@@ -45,7 +45,7 @@ const INHERITS: Inherits = Inherits {
 };
 
 /// Paths where pi stores sessions, settings and its login.
-const STATE: &[&str] = &[
+pub(crate) const STATE: &[&str] = &[
     "~/.pi/",
     "$PI_CODING_AGENT_DIR/",
     "$PI_CODING_AGENT_SESSION_DIR/",

@@ -23,6 +23,8 @@ use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{SpecError, keys};
 
+pub(crate) use launch::STATE;
+
 /// The dialect of pi.
 #[derive(Debug, Clone, Copy)]
 pub struct Pi;

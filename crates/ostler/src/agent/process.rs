@@ -21,6 +21,14 @@ use crate::session::{ChildSource, LaunchedChild, Session, SessionSetup};
 use crate::trust;
 
 /// An agent that runs as a child process and speaks any dialect.
+///
+/// ```
+/// use ostler::agent::{Agent, ProcessAgent};
+/// use ostler::dialects::claude::Claude;
+///
+/// let claude = ProcessAgent::new(&Claude);
+/// assert_eq!(claude.about().name, "claude");
+/// ```
 pub struct ProcessAgent(&'static dyn Dialect);
 
 impl ProcessAgent {

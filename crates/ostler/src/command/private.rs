@@ -3,9 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler_core::dialect::Launching;
-use ostler_core::spec::Spec;
-
 use crate::agent_path;
 use crate::host::Host;
 
@@ -50,7 +47,8 @@ pub(super) fn places(host: &Host) -> Vec<PathBuf> {
     let others = home
         .into_iter()
         .flat_map(|home| OTHERS.iter().map(move |name| home.join(name)));
-    let agents = agent_state().filter_map(|path| agent_path::resolve(path, |name| host.var(name)));
+    let agents = ostler_dialects::state_paths()
+        .filter_map(|path| agent_path::resolve(path, |name| host.var(name)));
     named
         .chain(others)
         .chain(agents)
@@ -58,16 +56,11 @@ pub(super) fn places(host: &Host) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns where supported agents store settings, credentials and sessions.
-fn agent_state() -> impl Iterator<Item = &'static str> {
-    let launches = ostler_dialects::all()
-        .iter()
-        .filter_map(|dialect| dialect.launch(&Launching::new(&Spec::default())).ok());
-    launches.flat_map(|launch| launch.state).copied()
-}
-
 #[cfg(test)]
 mod tests {
+    use ostler_core::dialect::Launching;
+    use ostler_core::spec::Spec;
+
     use super::*;
 
     #[test]

@@ -59,6 +59,9 @@ struct Retained {
     /// Whether another reader was ever created. The caller may then never read the session itself,
     /// and may create more readers at any position.
     has_other_readers: bool,
+    /// Whether readers get every event from the log, except for the session's own, which gets what
+    /// it has not read yet from memory.
+    is_served_by_log: bool,
     /// Whether events that were read are needed again, to restart the agent with its history.
     needs_history: bool,
 }
@@ -91,6 +94,7 @@ impl Backlog {
             is_closed: false,
             own_cursor: 0,
             has_other_readers: false,
+            is_served_by_log: false,
             needs_history: false,
         };
         Arc::new(Self {
@@ -112,7 +116,7 @@ impl Backlog {
         self.retained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes a batch of the given size to the readers.
+    /// Publishes a batch of the given size to the readers. [`Self::evict`] must follow.
     pub(super) fn publish(&self, batch: Batch, bytes: usize) {
         let Some(last) = batch.last().map(|entry| entry.event.seq) else {
             return;
@@ -121,14 +125,22 @@ impl Backlog {
         retained.last = last;
         retained.bytes += bytes;
         retained.batches.push_back((batch, bytes));
-        retained.evict();
         drop(retained);
         self.wake_readers();
     }
 
+    /// Evicts what exceeds the limits. The driver lets readers run first: they need not wait while
+    /// memory is freed, and what they have read is not spilled.
+    pub(super) fn evict(&self) {
+        self.lock().evict();
+    }
+
     /// Marks the session as ended: nothing more will be published.
     pub(super) fn close(&self) {
-        self.lock().is_closed = true;
+        let mut retained = self.lock();
+        retained.is_closed = true;
+        retained.evict();
+        drop(retained);
         self.wake_readers();
     }
 
@@ -175,6 +187,12 @@ impl Backlog {
             || !retained.waits_for_owner()
     }
 
+    /// Releases events as soon as they are in the log and the session's own reader has taken them,
+    /// unless another reader is created.
+    pub(super) fn serve_from_log(&self) {
+        self.lock().is_served_by_log = true;
+    }
+
     /// Makes the backlog keep events that were read.
     pub(super) fn keep_history(&self) {
         self.lock().needs_history = true;
@@ -197,13 +215,9 @@ impl Backlog {
         if position < retained.first {
             return ReadResult::Behind(retained.first);
         }
-        let seq = |batch: &Batch| batch.first().map_or(0, |entry| entry.event.seq);
-        let after = retained
-            .batches
-            .partition_point(|(batch, _)| seq(batch) <= position);
-        match after.checked_sub(1).and_then(|at| retained.batches.get(at)) {
-            Some((batch, _)) if position <= retained.last => {
-                let at = usize::try_from(position - seq(batch)).unwrap_or(0);
+        match retained.batch_of(position) {
+            Some(batch) if position <= retained.last => {
+                let at = usize::try_from(position - first_seq(batch)).unwrap_or(0);
                 ReadResult::Batch(batch.clone(), at)
             }
             _ if retained.is_closed => ReadResult::Never,
@@ -257,7 +271,27 @@ impl Backlog {
     }
 }
 
+fn first_seq(batch: &Batch) -> u64 {
+    batch.first().map_or(0, |entry| entry.event.seq)
+}
+
+fn last_seq(batch: &Batch) -> u64 {
+    batch.last().map_or(0, |entry| entry.event.seq)
+}
+
 impl Retained {
+    /// Returns the last batch that begins at or before this event.
+    fn batch_of(&self, position: u64) -> Option<&Batch> {
+        let begins_before = |(batch, _): &&(Batch, usize)| first_seq(batch) <= position;
+        // Usually it is the newest. A binary search reads ten others, which are no longer cached.
+        let newest = self.batches.back().filter(begins_before);
+        let found = newest.or_else(|| {
+            let after = self.batches.partition_point(|it| begins_before(&it));
+            self.batches.get(after.checked_sub(1)?)
+        });
+        found.map(|(batch, _)| batch)
+    }
+
     /// Returns true if the log has every published event, or is about to.
     fn is_logged(&self) -> bool {
         self.log.is_some() && !self.log_failed
@@ -269,9 +303,9 @@ impl Retained {
         self.own_cursor > 0 || !self.has_other_readers
     }
 
-    /// Evicts the oldest batches while the limits are exceeded. The last batch stays if the
-    /// session's own reader reads it next or has not read at all; a reader further behind uses the
-    /// log.
+    /// Evicts the oldest batches while the limits are exceeded, or while the log serves them. The
+    /// last batch stays if the session's own reader reads it next or has not read at all; a reader
+    /// further behind uses the log.
     fn evict(&mut self) {
         let is_over = |retained: &Self| {
             retained.last + 1 - retained.first > MAX_EVENTS || retained.bytes > MAX_BYTES
@@ -280,11 +314,22 @@ impl Retained {
             retained.own_cursor == 0
                 || (retained.first..=retained.last).contains(&(retained.own_cursor + 1))
         };
-        while is_over(self) && (self.batches.len() > 1 || !is_next(self)) {
+        while self.is_oldest_served() || is_over(self) && (self.batches.len() > 1 || !is_next(self))
+        {
             if !self.drop_oldest() {
                 break;
             }
         }
+        if self.batches.is_empty() {
+            self.batches = VecDeque::new();
+        }
+    }
+
+    /// Returns true if whoever reads the oldest batch reads it from the log.
+    fn is_oldest_served(&self) -> bool {
+        let last = self.batches.front().map(|(batch, _)| last_seq(batch));
+        let is_read = last.is_some_and(|last| last <= self.own_cursor);
+        is_read && self.is_served_by_log && self.is_logged() && !self.has_other_readers
     }
 
     /// Evicts the oldest batch. Returns false if a reader would lose an event.
@@ -292,7 +337,7 @@ impl Retained {
         let Some((batch, bytes)) = self.batches.pop_front() else {
             return false;
         };
-        let last = batch.last().map_or(0, |entry| entry.event.seq);
+        let last = last_seq(&batch);
         if self.is_logged() && last > self.stored {
             self.batches.push_front((batch, bytes));
             return false;
@@ -348,6 +393,7 @@ mod tests {
     fn publish(backlog: &Backlog, seqs: std::ops::RangeInclusive<u64>) {
         for seq in seqs {
             backlog.publish(Arc::new(vec![entry(seq)]), 500);
+            backlog.evict();
         }
     }
 
@@ -395,6 +441,31 @@ mod tests {
         publish(&backlog, 3001..=5000);
         assert_eq!(fetched(&backlog, 101), [101, 102, 103]);
         assert_eq!(fetched(&backlog, 2999), [2999, 3000, 3001]);
+    }
+
+    #[test]
+    fn events_that_the_log_serves_do_not_stay_in_memory() {
+        let log = Some(Arc::new(UnreadLog) as Arc<dyn Log>);
+        let backlog = Backlog::new("s".into(), log, tempfile::env::temp_dir());
+        backlog.serve_from_log();
+        publish(&backlog, 1..=10);
+        backlog.set_stored(10);
+        assert_eq!(fetched(&backlog, 1), [1, 2, 3], "nobody has read them");
+        backlog.advance_owner(4);
+        assert_eq!(fetched(&backlog, 5), [5, 6, 7]);
+        assert!(backlog.fetch(4, 3).is_err(), "it is in the log");
+        publish(&backlog, 11..=12);
+        backlog.advance_owner(12);
+        assert_eq!(fetched(&backlog, 11), [11, 12], "they are not stored");
+        backlog.set_stored(12);
+        assert_eq!(backlog.lock().batches.capacity(), 0);
+        assert!(matches!(backlog.at(13), ReadResult::NotYet));
+        // Another reader would find a gap with every event.
+        backlog.add_reader();
+        publish(&backlog, 13..=14);
+        backlog.set_stored(14);
+        backlog.advance_owner(14);
+        assert_eq!(fetched(&backlog, 13), [13, 14]);
     }
 
     #[test]

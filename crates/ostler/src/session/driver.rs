@@ -31,6 +31,7 @@ use super::raw_log::{Bound, RawLog};
 use super::remote::Request;
 use super::status::Shared;
 use super::stdin::StdinQueue;
+use super::timer::Timer;
 use super::tool_results::Submissions;
 use crate::clock;
 use crate::process::{Interrupted, SpawnError};
@@ -115,6 +116,8 @@ struct Driver {
     bridge_problems: BTreeMap<NoticeCode, u64>,
     log: Option<Arc<dyn Log>>,
     appending: PendingAppends,
+    /// Waits for the next deadline.
+    timer: Timer,
     /// Whether a batch was published and readers have not had a chance to run since.
     has_published: bool,
     /// Changes made during the session that apply to the next launch.
@@ -209,6 +212,7 @@ impl Driver {
             bridge_problems: BTreeMap::new(),
             log,
             appending: PendingAppends::default(),
+            timer: Timer::default(),
             has_published: false,
         }
     }
@@ -220,6 +224,7 @@ impl Driver {
             if std::mem::take(&mut self.has_published) {
                 // On a single-threaded runtime, readers would otherwise fall behind.
                 tokio::task::yield_now().await;
+                self.caller.shared.backlog.evict();
             }
             self.start_appends();
             if !self.engine.in_turn() {
@@ -401,14 +406,15 @@ impl Driver {
     }
 
     fn on_stdout(&mut self, bytes: &[u8]) {
-        self.caller.shared.set_last_activity(clock::wall());
+        let at = clock::wall();
+        self.caller.shared.set_last_activity(at);
         for raw_log in &mut self.raw_logs {
             raw_log.write(bytes, &mut self.engine);
         }
         self.raw_bytes.current += bytes.len() as u64;
         let base = self.raw_bytes.earlier;
         if let ChildState::Running(running) = &mut self.child {
-            self.engine.handle_chunk(|engine| {
+            self.engine.handle_chunk(at, |engine| {
                 running.lines.push_with_offset(bytes, |line, offset| {
                     engine.events.raw_offset = base + offset;
                     engine.on_line(line);
@@ -458,14 +464,14 @@ impl Driver {
 
     /// Handles the child's exit once its output is drained or [`EXIT_GRACE`] has passed.
     fn reap_child(&mut self) {
-        let now = self.engine.clock.instant(self.engine.clock.now());
+        let clock = self.engine.clock;
         let Some(running) = self.child.running() else {
             return;
         };
         let Some((status, until)) = running.exit else {
             return;
         };
-        if !running.is_drained() && now < until {
+        if !running.is_drained() && clock.instant(clock.now()) < until {
             return;
         }
         let ChildState::Running(mut running) =
@@ -535,15 +541,8 @@ impl Driver {
                 written.map_or_else(Wakeup::StdinFailed, |()| Wakeup::StdinWritten)
             }
             () = backlog.reader_advanced(), if !may_read => Wakeup::ReaderAdvanced,
-            () = sleep_until(deadline), if deadline.is_some() => Wakeup::Deadline,
+            () = self.timer.wait_until(deadline) => Wakeup::Deadline,
         }
-    }
-}
-
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 

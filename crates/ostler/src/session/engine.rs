@@ -15,7 +15,7 @@ use std::time::Duration;
 use ostler_core::dialect::{
     self, Action, Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, Version,
 };
-use ostler_core::event::{EventKind, SessionState};
+use ostler_core::event::{EventKind, SessionState, Timestamp};
 use ostler_core::lines::Line;
 use ostler_core::machine::{CallerRequest, Completion, Effect, Input, Machine};
 use tokio::sync::oneshot;
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use super::event_queue::EventQueue;
 use super::remote::PendingRequest;
 use super::trace;
-use crate::clock::{self, SessionClock};
+use crate::clock::SessionClock;
 use crate::resume;
 
 /// The conversation, the session machine, and the queues they fill.
@@ -93,10 +93,11 @@ impl Engine {
         self.read_at.unwrap_or_else(|| self.clock.now())
     }
 
-    /// Handles lines that were read together, and reads the clocks only once for all of them.
-    pub(super) fn handle_chunk(&mut self, handle: impl FnOnce(&mut Self)) {
+    /// Handles lines that were read together at a given wall time, without reading the clocks for
+    /// each of them.
+    pub(super) fn handle_chunk(&mut self, at: Timestamp, handle: impl FnOnce(&mut Self)) {
         self.read_at = Some(self.clock.now());
-        self.events.stamp_with(Some(clock::wall()));
+        self.events.stamp_with(Some(at));
         handle(self);
         self.read_at = None;
         self.events.stamp_with(None);

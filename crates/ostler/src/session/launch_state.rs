@@ -1,5 +1,6 @@
 //! What a session changes about its spec, for the next process of its agent.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ostler_core::dialect::{Bridge, Change, Launching};
@@ -71,7 +72,10 @@ impl LaunchState {
     }
 
     /// Returns the spec for the next process.
-    pub(super) fn spec(&self, given: &Spec) -> Spec {
+    pub(super) fn spec<'a>(&self, given: &'a Spec) -> Cow<'a, Spec> {
+        if self.model.is_none() && self.permission_mode.is_none() && self.native.is_none() {
+            return Cow::Borrowed(given);
+        }
         let mut spec = given.clone();
         if self.model.is_some() {
             spec.model.clone_from(&self.model);
@@ -86,7 +90,7 @@ impl LaunchState {
                 NativeSession::Fresh => (None, None, false),
             };
         }
-        spec
+        Cow::Owned(spec)
     }
 }
 

@@ -190,6 +190,7 @@ impl Relay {
         let bytes = batch.iter().map(|entry| entry.event.weight()).sum();
         self.shared.update(&batch);
         backlog.publish(batch, bytes);
+        backlog.evict();
         if self.has_ended {
             self.close();
         }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use ostler::event::EventKind;
 use ostler::{Cause, Session};
 use ostler_core::lines::LINE_CAP;
+use ostler_testkit::crowd::Crowd;
 use ostler_testkit::processes;
 
 use crate::rig::{Rig, left};
@@ -134,6 +135,21 @@ async fn a_gigabyte_in_one_line_takes_no_more_than_the_cap() {
     };
     assert_eq!((line.length, line.raw.len()), (GIB as u64, 4096));
     assert_eq!(seen.outcome().cause, Cause::Completed);
+}
+
+// P2, P4: on a machine with many other processes, what an agent leaves behind is found, and nothing
+// else is touched. The agent runs for long enough that every process is searched.
+#[tokio::test]
+async fn leftovers_are_found_among_2000_other_processes() {
+    let crowd = Crowd::start(2_000);
+    let rig = Rig::new(
+        "read\ninit\nspawn-child $DIR/near\nspawn-setsid $DIR/far\nsleep 300\nresult hi\n\
+         read-until-eof",
+    );
+    let seen = rig.run().await;
+    assert_eq!(seen.outcome().cause, Cause::Completed);
+    assert!(!processes::alive(rig.pid("near")) && !processes::alive(rig.pid("far")));
+    assert!(crowd.is_complete(), "another process was killed");
 }
 
 // S4-35, S4-36: successes, deaths, failed starts, stops and dropped sessions in turn; none leaves
