@@ -205,7 +205,7 @@ async fn memory() {
     let figure = format!(
         "memory besides the output of {} MB, with all of its {} events, MB (S4-34)",
         output / 1024,
-        execution.events.len()
+        execution.events.iter().count()
     );
     row(&figure, "< 50", "< 20", (besides, besides));
 }

@@ -5,13 +5,13 @@
 //! result.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ostler::agent::Probed;
-use ostler::event::{Event, EventKind, Timestamp};
+use ostler::event::{EventKind, Timestamp};
 use ostler::outcome::{Detail, Outcome, Status};
 use ostler::{Agent, Cause, Host, Session, Spec, Usage};
 use ostler_core::clip::OUTPUT_CAP;
@@ -19,6 +19,8 @@ use ostler_core::usage::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+
+use crate::event_log::{EventLog, EventWriter};
 
 /// An agent with the host and the spec of one trial.
 pub struct AgentAdapter {
@@ -139,13 +141,15 @@ pub struct Execution {
     /// How the session ended.
     pub outcome: Outcome,
     /// All events of the session.
-    pub events: Vec<Event>,
+    pub events: EventLog,
     /// Tokens and cost of the session.
     pub usage: Option<Usage>,
     /// Ostler's id of the session; `None` if it never started.
     pub session: Option<String>,
     /// The agent's version, as it reported it.
     pub agent_version: Option<String>,
+    /// The model, as the agent reported it.
+    pub model: Option<String>,
     /// The file with the agent's output.
     pub terminal_log: Option<PathBuf>,
 }
@@ -162,9 +166,6 @@ pub enum AvailabilityError {
         hint: String,
     },
 }
-
-/// Name of the file with the events of a session.
-pub const EVENTS_FILE: &str = "events.jsonl";
 
 impl AgentAdapter {
     /// Returns true if the agent is installed and ready, and false if it is not. Its version is
@@ -248,6 +249,7 @@ impl AgentAdapter {
             usage: run.usage,
             session: run.session,
             agent_version: run.agent_version,
+            model: run.model,
             terminal_log,
         }
     }
@@ -277,20 +279,19 @@ impl Availability {
 /// What is collected while a session runs.
 #[derive(Default)]
 struct Followed {
-    events: Vec<Event>,
+    events: EventLog,
     outcome: Option<Outcome>,
     exit: (Option<i32>, Option<i32>),
     usage: Option<Usage>,
     session: Option<String>,
     agent_version: Option<String>,
+    model: Option<String>,
 }
 
 impl Followed {
     async fn follow(&mut self, mut session: Session, context: &ExecutionContext<'_>) {
         let id = session.id().to_owned();
-        // The events are in memory too; the file survives this process.
-        let file = File::create(context.artifacts.join(EVENTS_FILE)).ok();
-        let mut file = file.map(BufWriter::new);
+        let mut events = EventWriter::create(context.artifacts);
         let mut cancelled = context.cancelled.clone();
         let mut is_stopped = false;
         // The session is known before anything is spent.
@@ -305,12 +306,7 @@ impl Followed {
                 }
             };
             let Some(event) = event else { break };
-            if let Some(file) = &mut file {
-                let _ = writeln!(file, "{}", event.to_json()); // the disk may be full
-                if !session.has_more() {
-                    let _ = file.flush();
-                }
-            }
+            events.push(&event, !session.has_more());
             if let EventKind::Usage(_) | EventKind::TurnEnded(_) = &event.kind
                 && let Some(usage) = session.status().usage
             {
@@ -320,6 +316,7 @@ impl Followed {
             match &event.kind {
                 EventKind::Started(started) => {
                     self.agent_version.clone_from(&started.agent_version);
+                    self.model.clone_from(&started.model);
                 }
                 EventKind::Ended(ended) => {
                     self.outcome = Some(ended.outcome.clone());
@@ -328,8 +325,8 @@ impl Followed {
                 }
                 _ => {}
             }
-            self.events.push(event);
         }
+        self.events = events.finish();
         self.session = Some(id);
     }
 }
@@ -341,9 +338,14 @@ pub(crate) async fn until_true(receiver: &mut watch::Receiver<bool>) {
     }
 }
 
+/// Returns the directory of an agent's terminal logs.
+pub(crate) fn log_dir(agent: &str, artifacts: &Path) -> PathBuf {
+    artifacts.join(format!("{agent}-logs"))
+}
+
 /// Creates the directory of the terminal log, and returns the file's path.
 fn log_file(agent: &str, artifacts: &Path, at: Timestamp) -> std::io::Result<PathBuf> {
-    let dir = artifacts.join(format!("{agent}-logs"));
+    let dir = log_dir(agent, artifacts);
     fs::create_dir_all(&dir)?;
     let time = at.to_string().replace(':', "-");
     let path = dir.join(format!("terminal-output-{time}.log"));
@@ -398,7 +400,7 @@ fn failure(outcome: &Outcome, at: Timestamp) -> Option<ExecutionError> {
 
 /// Returns the agent's output up to the limit, and whether more is missing. An agent that has no
 /// output because it is part of Ostler gets what it wrote.
-fn output(log: Option<&Path>, events: &[Event]) -> (String, bool) {
+fn output(log: Option<&Path>, events: &EventLog) -> (String, bool) {
     let stored = log.and_then(|path| {
         let file = File::open(path).ok()?;
         let length = file.metadata().ok()?.len();
@@ -417,7 +419,8 @@ fn output(log: Option<&Path>, events: &[Event]) -> (String, bool) {
         (text.as_bytes()[..cut].to_vec(), length)
     });
     let kept = bytes.len();
-    let mut output = String::from_utf8_lossy(&bytes).into_owned();
+    let mut output = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     let truncated = length > u64::try_from(kept).unwrap_or(u64::MAX);
     if truncated {
         output.push_str(&format!(
@@ -428,9 +431,9 @@ fn output(log: Option<&Path>, events: &[Event]) -> (String, bool) {
 }
 
 /// Returns what an agent wrote, as text.
-fn written_text(events: &[Event]) -> String {
+fn written_text(events: &EventLog) -> String {
     let mut text = String::new();
-    for event in events {
+    for event in events.iter() {
         match &event.kind {
             EventKind::Text(part) => text.push_str(&part.text),
             EventKind::ToolCall(call) => {

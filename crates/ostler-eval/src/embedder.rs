@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler::event::{Event, Timestamp};
+use ostler::event::Timestamp;
 use ostler::{Agent, Host, Spec};
 
 use crate::adapter::Execution;
@@ -71,7 +71,6 @@ pub trait Projection: Send + Sync {
         &self,
         request: &AgentRequest,
         execution: &Execution,
-        events: &[Event],
         artifacts: &std::path::Path,
     ) -> std::io::Result<Vec<PathBuf>>;
 }

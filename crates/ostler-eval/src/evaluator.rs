@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_core::event::Event;
-
 use crate::case::{Case, EvaluatorSpec};
+use crate::event_log::EventLog;
 use crate::trial::{Evaluation, TrialIdentity};
 
 /// What an evaluator judges. Every evaluator gets a copy of its own.
@@ -27,7 +26,9 @@ pub struct Evidence {
     /// The changed files, relative to the workspace: a renamed one with both of its names.
     pub changed: Arc<[PathBuf]>,
     /// The events of the session.
-    pub events: Arc<[Event]>,
+    pub events: EventLog,
+    /// The normalized log of the trial, if one was written.
+    pub log: Option<PathBuf>,
     /// Directory for the evaluator's own artifacts.
     pub artifacts: PathBuf,
 }

@@ -308,6 +308,7 @@ mod tests {
                 agent: "a".into(),
                 agent_version: None,
                 model: Some("m".into()),
+                reported_model: None,
                 prompt_hash: "p".repeat(64),
                 settings_hash: String::new(),
                 isolation: Isolation::Directory,

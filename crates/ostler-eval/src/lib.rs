@@ -14,6 +14,7 @@ mod case_files;
 pub mod embedder;
 pub mod evaluator;
 pub mod evaluators;
+pub mod event_log;
 mod file_names;
 pub mod gate;
 pub mod git;

@@ -229,7 +229,7 @@ fn empty(execution: &ExecutionFacts) -> NormalizedLog {
     NormalizedLog {
         version: SCHEMA_VERSION.to_owned(),
         agent_info: AgentInfo {
-            name: execution.agent.clone(),
+            name: contract_name(&execution.agent).to_owned(),
             version: execution
                 .agent_version
                 .clone()
@@ -278,6 +278,14 @@ fn complete(mut log: NormalizedLog) -> NormalizedLog {
         model.provider = model.name.as_deref().and_then(provider_of);
     }
     log
+}
+
+/// Returns the name of an agent in youBencha's contract: that of its adapter there, if it has one.
+fn contract_name(agent: &str) -> &str {
+    let names = include_str!("normalized/agents.txt").lines();
+    let mut names = names.filter_map(|line| line.split_once(' '));
+    let found = names.find(|(name, _)| *name == agent);
+    found.map_or(agent, |(_, name)| name)
 }
 
 /// Returns the provider that a model's name tells: `PROVIDER/MODEL`, or a well-known family.

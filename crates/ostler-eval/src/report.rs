@@ -21,7 +21,8 @@ mod result_line;
 mod table;
 
 pub use compare_runs::{
-    CompareError, IdentityField, Mismatch, RunComparison, compare_runs, lock, mismatches,
+    CompareError, IdentityField, Mismatch, MixedIdentity, RunComparison, compare_runs, lock,
+    mismatches,
 };
 pub use html::html;
 pub use html_trial::{SafeHtml, TrialDetail, conversation};

@@ -23,7 +23,7 @@ use crate::identity;
 use crate::registry::Evaluators;
 use crate::trial::{Blame, TrialIdentity, TrialKey, TrialResult, Verdict};
 
-pub use self::grade::{read_events, regrade};
+pub use self::grade::regrade;
 pub use self::reference::REFERENCE_AGENTS;
 use self::setup::{Setback, TrialAgent};
 pub use crate::patch::DIFF_FILE;
@@ -276,6 +276,7 @@ fn blank(request: &TrialRequest, started: Timestamp) -> TrialResult {
             agent: request.contender.agent.clone(),
             agent_version: None,
             model: request.contender.model.clone(),
+            reported_model: None,
             prompt_hash: identity::sha256(&prompt),
             settings_hash: identity::settings_hash(&request.contender),
             isolation: Isolation::Directory,
@@ -308,7 +309,7 @@ fn record(result: &mut TrialResult, execution: &Execution) {
     result.cause = Some(execution.outcome.cause);
     result.session.clone_from(&execution.session);
     result.agent_ms = execution.result.duration_ms;
-    result.working_ms = working_ms(&execution.events);
+    result.working_ms = working_ms(execution.events.iter());
     if let Some(usage) = &execution.usage {
         result.metered = usage.total().is_some() || usage.cost_usd.is_some();
         result.usage = usage.clone();
@@ -319,6 +320,7 @@ fn record(result: &mut TrialResult, execution: &Execution) {
             .agent_version
             .clone_from(&execution.agent_version);
     }
+    result.identity.reported_model.clone_from(&execution.model);
     let notes = execution.result.errors.iter();
     let notes = notes.filter(|error| matches!(error.code, ErrorCode::Adapter(_)));
     result
@@ -327,7 +329,7 @@ fn record(result: &mut TrialResult, execution: &Execution) {
 }
 
 /// Returns the time of an agent's turns; `None` if none ended.
-fn working_ms(events: &[Event]) -> Option<u64> {
+fn working_ms(events: impl Iterator<Item = Event>) -> Option<u64> {
     let (mut started, mut sum) = (None, None);
     for event in events {
         match (&event.kind, started) {

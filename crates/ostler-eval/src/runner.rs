@@ -339,7 +339,7 @@ impl Runner {
         usize::try_from(jobs).unwrap_or(1)
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.services.embedder.now()
     }
 

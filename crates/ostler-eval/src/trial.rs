@@ -37,6 +37,9 @@ pub struct TrialIdentity {
     pub agent_version: Option<String>,
     /// The model, as configured.
     pub model: Option<String>,
+    /// The model, as the agent reported it. With an agent's default, it is all that is known.
+    #[serde(default)]
+    pub reported_model: Option<String>,
     /// SHA-256 of the prompt that was sent.
     pub prompt_hash: String,
     /// SHA-256 of the contender's settings and instructions.

@@ -193,7 +193,7 @@ pub(crate) struct EvalRunArgs {
         value_name = "RUN",
         conflicts_with_all = [
             "paths", "config_file", "agent", "repeat", "filter", "seed", "artifacts", "variables",
-            "var_file", "allow_env", "allow_private_hosts",
+            "var_file", "allow_env", "allow_private_hosts", "isolation", "share_login",
         ]
     )]
     pub(crate) resume: Option<String>,

@@ -74,6 +74,12 @@ fn a_run_prints_the_contract_and_exits_with_its_verdict() {
         (again.code, object(&again)["run"].as_str()),
         (Some(0), Some(name))
     );
+    // Options that decide on the plan are refused: trials of one run are alike.
+    for option in [&["--isolation", "directory"][..], &["--share-login"]] {
+        let mixed = run(&rig, &[&["run", "--resume", name][..], option].concat());
+        assert_eq!(mixed.code, Some(2), "{option:?}: {}", mixed.stderr);
+        assert!(mixed.stderr.contains(option[0]), "{}", mixed.stderr);
+    }
     let junit = run(&rig, &["report", name, "--format", "junit"]);
     assert!(junit.stdout.contains("<testsuites"), "{}", junit.stdout);
     let list = run(&rig, &["list", "--json"]);

@@ -100,6 +100,12 @@ impl CommandEvaluator {
                 Err(error) => return result.errored(error.to_string()),
             };
         }
+        // A file from before the command says nothing about it, whoever wrote it.
+        if let Some(junit) = &config.junit
+            && let Err(error) = remove_old(&evidence.workspace, junit)
+        {
+            return result.errored(format!("cannot remove an old `junit` file: {error}"));
+        }
         match place.run(&command).await {
             Ok(output) => verdict(result, &config, &output, evidence),
             Err(error) => result.errored(format!("{error}; check `command` and PATH")),
@@ -137,6 +143,15 @@ fn replace(source: &Path, workspace: &Path, path: &Path) -> io::Result<()> {
         crate::tree::copy(source, &target, crate::tree::Omit::Git)
     } else {
         fs::copy(source, &target).map(drop)
+    }
+}
+
+/// Removes a file of the workspace, unless a link leads out of it.
+fn remove_old(workspace: &Path, path: &Path) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    match (inside(workspace, parent), path.file_name()) {
+        (Some(parent), Some(name)) => crate::tree::remove(&parent.join(name)),
+        _ => Ok(()),
     }
 }
 

@@ -115,3 +115,61 @@ fn judge(result: &mut Judgement, limits: &Thresholds, diff: &str) {
     result.at_least("change_entropy", entropy, limits.min_change_entropy);
     result.at_most("change_entropy", entropy, limits.max_change_entropy);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::Verdict;
+
+    /// Two files with two added lines each, and one removed line.
+    const DIFF: &str = "\
+diff --git a/a b/a
+--- a/a
++++ b/a
+@@ -1 +1,2 @@
+-old
++new
++more
+diff --git a/b b/b
+new file mode 100644
+--- /dev/null
++++ b/b
+@@ -0,0 +1,2 @@
++one
++two
+";
+
+    // Each threshold holds at its bound, and fails just beyond it.
+    #[test]
+    fn every_threshold_holds_and_fails() {
+        let entropy = patch::entropy(&patch::files(DIFF));
+        assert!(entropy > 0.9 && entropy < 1.0, "{entropy}");
+        for (name, holds, fails) in [
+            ("min_files_changed", 2.0, 3.0),
+            ("max_files_changed", 2.0, 1.0),
+            ("min_lines_added", 4.0, 5.0),
+            ("max_lines_added", 4.0, 3.0),
+            ("max_lines_removed", 1.0, 0.0),
+            ("max_total_changes", 5.0, 4.0),
+            ("min_change_entropy", entropy, 0.99),
+            ("max_change_entropy", entropy, 0.9),
+        ] {
+            for (limit, wanted) in [(holds, Verdict::Passed), (fails, Verdict::Failed)] {
+                let limits = json!({ name: limit });
+                let config = json!({"assertions": limits});
+                let spec = EvaluatorSpec {
+                    name: "git-diff".into(),
+                    kind: "git-diff".into(),
+                    config: config.as_object().unwrap().clone(),
+                    weight: 1.0,
+                    required: true,
+                };
+                let config: Config = parse(&spec).unwrap();
+                let mut result = Judgement::new(&spec);
+                judge(&mut result, &config.assertions, DIFF);
+                let found = result.finish();
+                assert_eq!(found.verdict, wanted, "{name} {limit}: {found:?}");
+            }
+        }
+    }
+}

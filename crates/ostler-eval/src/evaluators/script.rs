@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use ostler::Host;
@@ -12,9 +12,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::config::{CommandPart, Judgement, Words, parse, yes};
-use crate::adapter::EVENTS_FILE;
 use crate::case::EvaluatorSpec;
 use crate::evaluator::{ConfigProblem, EvaluateFuture, Evaluator, Evidence};
+use crate::event_log::EVENTS_FILE;
+use crate::normalized;
 use crate::patch::DIFF_FILE;
 use crate::trial::{Evaluation, Verdict};
 use crate::workspace::{CommandPlace, PrivateHome};
@@ -146,18 +147,22 @@ impl ScriptEvaluator {
     }
 }
 
-/// Writes diff and events beside the workspace, and returns the request.
+/// Writes diff, events and normalized log beside the workspace, and returns the request.
 fn request(config: &Config, evidence: &Evidence) -> io::Result<Value> {
     let (diff, events) = (
         evidence.workspace.with_file_name(DIFF_FILE),
         evidence.workspace.with_file_name(EVENTS_FILE),
     );
     fs::write(&diff, evidence.diff.as_bytes())?;
-    let mut file = io::BufWriter::new(fs::File::create(&events)?);
-    for event in evidence.events.iter() {
-        writeln!(file, "{}", event.to_json())?;
-    }
-    file.flush()?;
+    evidence.events.copy_to(&events)?;
+    let log = match &evidence.log {
+        Some(source) => {
+            let log = evidence.workspace.with_file_name(normalized::FILE_NAME);
+            fs::copy(source, &log)?;
+            Some(log)
+        }
+        None => None,
+    };
     let case = &evidence.case;
     Ok(json!({
         "version": VERSION,
@@ -166,6 +171,7 @@ fn request(config: &Config, evidence: &Evidence) -> io::Result<Value> {
         "expected": evidence.expected,
         "diff": diff,
         "events": events,
+        "log": log,
         "artifacts": evidence.artifacts,
         "case": {
             "name": case.name,

@@ -100,7 +100,8 @@ impl Git {
             source_name: url.to_owned(),
             revision: revision.to_owned(),
         })?;
-        let name = cache_name(&format!("{url}\0{commit}"));
+        let branch = branch.unwrap_or("main");
+        let name = cache_name(&format!("{url}\0{branch}\0{commit}"));
         let target = self.cache.join("seeds").join(name);
         let seed = Seed {
             path: target.clone(),
@@ -121,7 +122,7 @@ impl Git {
             &commit,
         ];
         self.git(draft.path(), &fetch).await?;
-        let head = format!("refs/heads/{}", branch.unwrap_or("main"));
+        let head = format!("refs/heads/{branch}");
         self.git(draft.path(), &["update-ref", &head, &commit])
             .await?;
         self.git(draft.path(), &["symbolic-ref", "HEAD", &head])

@@ -1,5 +1,7 @@
 //! Normalized logs from the events of a session.
 
+use std::borrow::Borrow;
+
 use ostler_core::event::{Event, EventKind, TextKind};
 use ostler_core::usage::Usage;
 
@@ -10,13 +12,16 @@ use super::{
 
 /// Builds the log of a session.
 #[must_use]
-pub fn from_events(execution: &ExecutionFacts, events: &[Event]) -> NormalizedLog {
+pub fn from_events(
+    execution: &ExecutionFacts,
+    events: impl IntoIterator<Item = impl Borrow<Event>>,
+) -> NormalizedLog {
     let mut builder = Builder {
         log: empty(execution),
         open: None,
     };
     for event in events {
-        builder.push(event);
+        builder.push(event.borrow());
     }
     builder.close();
     complete(builder.log)

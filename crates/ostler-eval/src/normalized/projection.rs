@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use ostler_core::event::Event;
 use serde_json::Value;
 
 use super::{ExecutionFacts, FILE_NAME, LogError, NormalizedLog, from_events, published, schema};
@@ -64,10 +63,9 @@ impl Projection for NormalizedLogs {
         &self,
         request: &AgentRequest,
         execution: &Execution,
-        events: &[Event],
         artifacts: &Path,
     ) -> io::Result<Vec<PathBuf>> {
-        let log = normalize_log(request, execution, events);
+        let log = normalize_log(request, execution);
         let value = self.0.to_json(&log).map_err(io::Error::other)?;
         let text = serde_json::to_string_pretty(&value)? + "\n";
         std::fs::write(artifacts.join(FILE_NAME), text)?;
@@ -77,11 +75,7 @@ impl Projection for NormalizedLogs {
 
 /// Builds the log of an execution.
 #[must_use]
-pub fn normalize_log(
-    request: &AgentRequest,
-    execution: &Execution,
-    events: &[Event],
-) -> NormalizedLog {
+pub fn normalize_log(request: &AgentRequest, execution: &Execution) -> NormalizedLog {
     let result = &execution.result;
     let errors = result.errors.iter().map(|error| LogError {
         code: Some(match error.code {
@@ -105,5 +99,5 @@ pub fn normalize_log(
         working_directory: request.dir.display().to_string(),
         errors: errors.collect(),
     };
-    from_events(&facts, events)
+    from_events(&facts, execution.events.iter())
 }

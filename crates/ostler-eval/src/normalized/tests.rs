@@ -182,7 +182,7 @@ fn a_session_that_failed_becomes_a_valid_log() {
     assert_eq!(log.usage, None);
     assert_eq!(log.errors[0], truncated);
     assert_eq!(log.errors[1].code.as_deref(), Some("wall_limit"));
-    valid(&from_events(&execution, &[]));
+    valid(&from_events(&execution, &[] as &[Event]));
 }
 
 // S4-20, S4-21, S4-24, S4-25, S4-26, S4-27: the transcripts of the contract's tests.

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{RunReport, pair_label};
+use crate::runner::is_scored;
 use crate::stats::{Comparison, compare, counts};
 use crate::trial::{TrialIdentity, TrialResult};
 
@@ -21,8 +22,10 @@ pub enum IdentityField {
     Agent,
     /// The agent's version.
     AgentVersion,
-    /// The model.
+    /// The model, as configured.
     Model,
+    /// The model, as the agent reported it.
+    ReportedModel,
     /// The prompt.
     PromptHash,
     /// The contender's settings and instructions.
@@ -37,12 +40,13 @@ pub enum IdentityField {
 
 impl IdentityField {
     /// Every field.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::CaseHash,
         Self::Commit,
         Self::Agent,
         Self::AgentVersion,
         Self::Model,
+        Self::ReportedModel,
         Self::PromptHash,
         Self::SettingsHash,
         Self::Isolation,
@@ -59,6 +63,7 @@ impl IdentityField {
             Self::Agent => "agent",
             Self::AgentVersion => "agent_version",
             Self::Model => "model",
+            Self::ReportedModel => "reported_model",
             Self::PromptHash => "prompt_hash",
             Self::SettingsHash => "settings_hash",
             Self::Isolation => "isolation",
@@ -73,6 +78,7 @@ impl IdentityField {
             Self::Agent
             | Self::AgentVersion
             | Self::Model
+            | Self::ReportedModel
             | Self::PromptHash
             | Self::SettingsHash => true,
             Self::CaseHash | Self::Commit | Self::Isolation | Self::Ostler | Self::Replayed => {
@@ -81,7 +87,8 @@ impl IdentityField {
         }
     }
 
-    fn of(self, trial: &TrialResult) -> String {
+    /// Returns the field's value; `None` if the agent did not report it.
+    fn of(self, trial: &TrialResult) -> Option<String> {
         let TrialIdentity {
             case: _,
             case_hash,
@@ -89,24 +96,93 @@ impl IdentityField {
             agent,
             agent_version,
             model,
+            reported_model,
             prompt_hash,
             settings_hash,
             isolation,
             ostler,
         } = &trial.identity;
         let or_unknown = |text: &Option<String>| text.clone().unwrap_or("unknown".to_owned());
-        match self {
+        Some(match self {
             Self::CaseHash => case_hash.clone(),
             Self::Commit => commit.clone(),
             Self::Agent => agent.clone(),
             Self::AgentVersion => or_unknown(agent_version),
             Self::Model => or_unknown(model),
+            // An agent that died early has not named its model. That is no difference.
+            Self::ReportedModel => return reported_model.clone(),
             Self::PromptHash => prompt_hash.clone(),
             Self::SettingsHash => settings_hash.clone(),
             Self::Isolation => isolation.as_str().to_owned(),
             Self::Ostler => ostler.clone(),
             Self::Replayed => trial.replayed.to_string(),
+        })
+    }
+
+    /// Returns the values that the field has in some trials.
+    fn values(self, trials: &[&TrialResult]) -> BTreeSet<String> {
+        trials.iter().filter_map(|trial| self.of(trial)).collect()
+    }
+}
+
+/// Lists values for people.
+fn listed(values: BTreeSet<String>) -> String {
+    values.into_iter().collect::<Vec<_>>().join(" and ")
+}
+
+/// A field that differs between repetitions of one case with one contender.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MixedIdentity {
+    /// The field.
+    pub field: IdentityField,
+    /// A case in which it differs.
+    pub case: String,
+    /// The contender.
+    pub contender: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+impl fmt::Display for MixedIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            field,
+            case,
+            contender,
+            values,
+        } = self;
+        write!(
+            f,
+            "{contender}: its trials ran with more than one {}, such as {case} with {}",
+            field.as_str(),
+            values.join(" and ")
+        )
+    }
+}
+
+impl RunReport {
+    /// Returns the fields in which repetitions differ that should be alike, such as the version of
+    /// an agent that was upgraded before the run was resumed: one entry per contender and field.
+    #[must_use]
+    pub fn mixed_identities(&self) -> Vec<MixedIdentity> {
+        let mut found = Vec::new();
+        for contender in &self.contenders {
+            let cases = by_case(&self.trials, &contender.label);
+            let fields = IdentityField::ALL.into_iter();
+            found.extend(fields.filter_map(|field| {
+                let values = cases
+                    .iter()
+                    .map(|(case, trials)| (case, field.values(trials)));
+                let (case, values) = values.into_iter().find(|(_, values)| values.len() > 1)?;
+                Some(MixedIdentity {
+                    field,
+                    case: (*case).to_owned(),
+                    contender: contender.label.clone(),
+                    values: values.into_iter().collect(),
+                })
+            }));
         }
+        found
     }
 }
 
@@ -198,21 +274,16 @@ pub fn mismatches(
             };
             let fields = IdentityField::ALL.into_iter();
             for field in fields.filter(|field| one == other || !field.is_of_contender()) {
-                let values = |trials: &[&TrialResult]| -> BTreeSet<String> {
-                    trials.iter().map(|trial| field.of(trial)).collect()
-                };
-                let (a, b) = (values(trials), values(counterparts));
-                if a == b {
+                let (a, b) = (field.values(trials), field.values(counterparts));
+                if a == b || a.is_empty() || b.is_empty() {
                     continue;
                 }
-                let shown =
-                    |values: BTreeSet<String>| values.into_iter().collect::<Vec<_>>().join(" and ");
                 let mismatch = found.entry(field).or_insert(Mismatch {
                     field,
                     case: (*case).to_owned(),
                     contender: one.clone(),
-                    before: shown(a),
-                    after: shown(b),
+                    before: listed(a),
+                    after: listed(b),
                     tasks: 0,
                 });
                 mismatch.tasks += 1;
@@ -222,10 +293,13 @@ pub fn mismatches(
     found.into_values().collect()
 }
 
-/// Returns the trials of a contender by case.
+/// Returns the scored trials of a contender by case. Others count in no comparison, and a trial
+/// that was never set up has no complete identity.
 fn by_case<'a>(trials: &'a [TrialResult], label: &str) -> BTreeMap<&'a str, Vec<&'a TrialResult>> {
     let mut cases: BTreeMap<&str, Vec<&TrialResult>> = BTreeMap::new();
-    for trial in trials.iter().filter(|it| it.key.contender == label) {
+    let own = trials.iter().filter(|it| it.key.contender == label);
+    let own = own.filter(|it| is_scored(it));
+    for trial in own {
         cases.entry(&trial.key.case).or_default().push(trial);
     }
     cases

@@ -34,7 +34,7 @@ pub fn html(report: &RunReport, detail: &dyn Fn(&TrialKey) -> TrialDetail) -> St
     );
     page.push_str(&header(report));
     page.push_str(&contenders(&summaries));
-    page.push_str(&notes(&summaries));
+    page.push_str(&notes(report, &summaries));
     page.push_str(&comparisons(report));
     page.push_str(&scatter(&summaries));
     page.push_str(&heatmap(report, &trials));
@@ -149,11 +149,14 @@ fn interval_bar(estimate: Option<Estimate>) -> String {
     )
 }
 
-fn notes(summaries: &[ContenderSummary]) -> String {
+fn notes(report: &RunReport, summaries: &[ContenderSummary]) -> String {
     let mut text = String::new();
     let mut note = |message: String| {
         let _ = writeln!(text, "<p class=\"note\">{}</p>", escape(&message));
     };
+    for mixed in report.mixed_identities() {
+        note(format!("{}.", one_line(&mixed.to_string())));
+    }
     for it in summaries {
         let label = one_line(&it.label);
         if !it.flaky.is_empty() {

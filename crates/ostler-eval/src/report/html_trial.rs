@@ -216,6 +216,10 @@ fn facts(trial: &TrialResult) -> String {
         ),
         ("model", identity.model.clone().unwrap_or_else(unknown)),
         (
+            "reported model",
+            identity.reported_model.clone().unwrap_or_else(unknown),
+        ),
+        (
             "ended as",
             trial
                 .cause

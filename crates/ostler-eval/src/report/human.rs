@@ -52,7 +52,7 @@ pub fn human(report: &RunReport, width: usize) -> String {
         let _ = writeln!(text, "{}", clip(LEGEND, width));
     }
     text.push_str(&failures(report, width));
-    text.push_str(&notes(&summaries, width));
+    text.push_str(&notes(report, &summaries, width));
     text
 }
 
@@ -173,8 +173,9 @@ fn failures(report: &RunReport, width: usize) -> String {
     text
 }
 
-fn notes(summaries: &[ContenderSummary], width: usize) -> String {
-    let mut notes = Vec::new();
+fn notes(report: &RunReport, summaries: &[ContenderSummary], width: usize) -> String {
+    let mixed = report.mixed_identities().into_iter();
+    let mut notes: Vec<String> = mixed.map(|it| one_line(&it.to_string())).collect();
     for it in summaries {
         let label = one_line(&it.label);
         if !it.flaky.is_empty() {

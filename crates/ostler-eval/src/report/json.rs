@@ -27,6 +27,7 @@ pub fn json(report: &RunReport) -> Value {
         "missing": report.missing(),
         "agents": agents,
         "comparisons": comparisons,
+        "mixed_identities": report.mixed_identities(),
         "trials": trials,
     })
 }

@@ -60,6 +60,9 @@ pub fn markdown(report: &RunReport) -> String {
     }
     text.push_str(&tasks(report));
     text.push_str(&failures(report));
+    for mixed in report.mixed_identities() {
+        let _ = writeln!(text, "\n{}.", escape(&mixed.to_string()));
+    }
     text
 }
 

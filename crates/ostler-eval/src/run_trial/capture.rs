@@ -6,6 +6,7 @@ use std::path::Path;
 use super::setup::{Ready, Setback};
 use super::{DIFF_FILE, RESULT_FILE, TrialRequest, TrialServices, agent_request};
 use crate::adapter::Execution;
+use crate::event_log::EventLog;
 use crate::git::{Diff, Snapshot};
 use crate::trial::TrialResult;
 
@@ -13,7 +14,7 @@ use crate::trial::TrialResult;
 pub(super) struct Captured {
     pub(super) snapshot: Snapshot,
     pub(super) diff: Diff,
-    pub(super) events: std::sync::Arc<[ostler::Event]>,
+    pub(super) events: EventLog,
 }
 
 /// Records the workspace and writes the artifacts of an execution.
@@ -39,7 +40,7 @@ pub(super) async fn capture(
     Ok(Captured {
         snapshot,
         diff,
-        events: execution.events.clone().into(),
+        events: execution.events.clone(),
     })
 }
 
@@ -53,8 +54,7 @@ pub(super) fn project(
     let mut warnings = Vec::new();
     let wanted = agent_request(request, ready.scratch.workspace());
     for projection in &services.projections {
-        let written = projection.write(&wanted, execution, &execution.events, &request.artifacts);
-        if let Err(error) = written {
+        if let Err(error) = projection.write(&wanted, execution, &request.artifacts) {
             warnings.push(format!(
                 "a projection of the events was not written: {error}"
             ));

@@ -1,11 +1,10 @@
 //! Grading of a trial: evaluators on copies, apart from each other, and the verdict.
 
 use std::fs;
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ostler::Event;
 use ostler::event::EventKind;
 use ostler::outcome::Outcome;
 use tokio::task::JoinHandle;
@@ -13,12 +12,13 @@ use tokio::task::JoinHandle;
 use super::capture::{self, Captured};
 use super::setup::{self, Ready, Setback};
 use super::{DIFF_FILE, TrialRequest, TrialServices, message, runtime};
-use crate::adapter::EVENTS_FILE;
 use crate::case::{EvaluatorSpec, Isolation};
 use crate::embedder::Embedder;
 use crate::evaluator::{Evaluator, Evidence};
 use crate::evaluators::Judgement;
+use crate::event_log::EventLog;
 use crate::git::{Diff, Seed, Snapshot};
+use crate::normalized;
 use crate::report::result_line;
 use crate::tree::{self, Omit};
 use crate::trial::{Blame, Evaluation, TrialIdentity, TrialResult, Verdict};
@@ -99,6 +99,8 @@ impl<'a> Grading<'a> {
             diff: String::from_utf8_lossy(&self.captured.diff.patch).into(),
             changed: self.captured.diff.files.clone().into(),
             events: self.captured.events.clone(),
+            log: Some(self.request.artifacts.join(normalized::FILE_NAME))
+                .filter(|log| log.is_file()),
             artifacts,
         })
     }
@@ -341,7 +343,7 @@ async fn regrade_inner(
 ) -> Result<TrialResult, Setback> {
     let patch_file = old.artifacts.join(DIFF_FILE);
     let patch = fs::read(&patch_file).map_err(Setback::io(&patch_file))?;
-    let events = read_events(&old.artifacts);
+    let events = EventLog::of(&old.artifacts);
     let scratch = setup::create_scratch(request, services)?;
     let host = services.embedder.host();
     let isolation = choose_isolation(
@@ -394,25 +396,13 @@ async fn regrade_inner(
 }
 
 /// Returns how the session of a stored trial ended: from its events, or from its result.
-fn outcome_of(events: &[Event], old: &TrialResult) -> Option<Outcome> {
-    let ended = events.iter().rev().find_map(|event| match &event.kind {
-        EventKind::Ended(ended) => Some(ended.outcome.clone()),
+fn outcome_of(events: &EventLog, old: &TrialResult) -> Option<Outcome> {
+    let ended = events.iter().filter_map(|event| match event.kind {
+        EventKind::Ended(ended) => Some(ended.outcome),
         _ => None,
     });
-    ended.or_else(|| {
+    ended.last().or_else(|| {
         let text = old.message.as_deref().unwrap_or("the agent did not finish");
         Some(Outcome::new(old.cause?, text))
     })
-}
-
-/// Reads the stored events of a trial; lines that cannot be read are left out.
-#[must_use]
-pub fn read_events(artifacts: &Path) -> Arc<[Event]> {
-    let Ok(file) = fs::File::open(artifacts.join(EVENTS_FILE)) else {
-        return Arc::new([]);
-    };
-    let lines = std::io::BufReader::new(file).lines().map_while(Result::ok);
-    lines
-        .filter_map(|line| Event::from_json(&line).ok())
-        .collect()
 }

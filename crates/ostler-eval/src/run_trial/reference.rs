@@ -13,6 +13,7 @@ use super::setup::{Ready, Setback};
 use super::{TrialRequest, TrialServices};
 use crate::adapter::{Execution, ExecutionContext, ExecutionResult, ExecutionStatus, until_true};
 use crate::case::{Case, CommandSpec, Expected, Isolation, PrivateRoot};
+use crate::event_log::EventLog;
 use crate::private_root;
 use crate::tree::{self, Omit};
 use crate::workspace::CommandPlace;
@@ -94,10 +95,11 @@ impl Reference {
                 errors: Vec::new(),
             },
             outcome,
-            events: Vec::new(),
+            events: EventLog::default(),
             usage: None,
             session: None,
             agent_version: None,
+            model: None,
             terminal_log: None,
         }
     }

@@ -1,7 +1,7 @@
 //! One claimed attempt: its heartbeats, its bookings and its end in the ledger.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ostler::{Cause, Usage};
 use ostler_store::{
@@ -33,6 +33,8 @@ pub(super) struct ClaimedAttempt {
     /// Held until the place runs the attempt.
     adoption: Mutex<Option<Arc<Adoption>>>,
     booking: Mutex<Booking>,
+    /// Numbers of lost attempts at the trial whose usage is complete.
+    complete: OnceLock<Vec<u64>>,
     is_lost: AtomicBool,
     /// Number of lost attempts of this run that are still followed.
     lost: Arc<AtomicUsize>,
@@ -75,6 +77,7 @@ impl ClaimedAttempt {
             adopted: None,
             adoption: Mutex::default(),
             booking: Mutex::default(),
+            complete: OnceLock::new(),
             is_lost: AtomicBool::new(false),
             lost,
         }
@@ -127,7 +130,8 @@ impl ClaimedAttempt {
             key: key.clone(),
             attempt: self.claim.fence,
         });
-        lost_attempts::book(&runner.store, self.key(), runner.now())?;
+        let complete = lost_attempts::book(runner, self.key(), &request).await?;
+        let _ = self.complete.set(complete);
         if let Some(attempt) = self.given_up(&request) {
             return self.finish(&request, attempt);
         }
@@ -261,7 +265,9 @@ impl ClaimedAttempt {
         let trial = ledger.trial(&runner.run, self.claim.position)?;
         let attempts = trial.map(|trial| trial.attempts).unwrap_or_default();
         let fence = self.claim.fence;
-        result.unmetered_attempts = lost_attempts::unmetered(&runner.store, &attempts, fence)?;
+        let complete = self.complete.get().map_or(&[][..], Vec::as_slice);
+        result.unmetered_attempts =
+            lost_attempts::unmetered(&runner.store, &attempts, fence, complete)?;
         let earlier = attempts.iter().filter(|attempt| attempt.fence < fence);
         let earlier: Vec<&Usage> = earlier.filter_map(|it| it.usage.as_ref()).collect();
         for usage in &earlier {

@@ -8,6 +8,7 @@
 )]
 
 mod adapter;
+mod contract;
 mod evaluators;
 mod gate;
 mod harbor;

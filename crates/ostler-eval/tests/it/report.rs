@@ -256,6 +256,63 @@ fn compare_refuses_different_identities() {
     assert!(markdown_comparison(&compared).contains("| x | 75 % | 75 % | +0.0pp |"));
 }
 
+// A trial that was never set up has no commit; it is not scored, and hides no comparison.
+#[test]
+fn trials_that_are_not_scored_have_no_identity_to_compare() {
+    let before = run(&[("a", "x", "pp")]);
+    let mut after = run(&[("a", "x", "pi")]);
+    let broken = &mut after.trials[1].identity;
+    (broken.commit, broken.agent_version) = (String::new(), None);
+    let compared = compare_runs(&before, &after, &[], &[]).unwrap();
+    assert_eq!(compared.mismatches, []);
+    let baseline = compare_runs(&after, &before, &[], &[]).unwrap();
+    assert_eq!(baseline.mismatches, []);
+}
+
+// With an agent's default model, only what the agent reports tells that the model is another one.
+#[test]
+fn another_reported_model_is_another_identity() {
+    let before = run(&[("a", "x", "pp")]);
+    let mut after = run(&[("a", "x", "pp")]);
+    after.trials[0].identity.reported_model = None;
+    assert!(
+        compare_runs(&before, &after, &[], &[]).is_ok(),
+        "unknown is not different"
+    );
+    after.trials[1].identity.reported_model = Some("m1-2027".to_owned());
+    let error = compare_runs(&before, &after, &[], &[]).unwrap_err();
+    assert!(
+        error.to_string().contains("reported_model in 1 task"),
+        "{error}"
+    );
+    let allowed = [IdentityField::ReportedModel];
+    assert!(compare_runs(&before, &after, &[], &allowed).is_ok());
+}
+
+// An agent that was upgraded before the run was resumed is named in every report.
+#[test]
+fn mixed_identities_are_reported() {
+    let mut report = run(&[("a", "x", "pp"), ("b", "x", "ii"), ("a", "y", "pp")]);
+    assert_eq!(report.mixed_identities(), []);
+    report.trials[2].identity.agent_version = Some("9".to_owned());
+    assert_eq!(report.mixed_identities(), [], "it is not scored");
+    report.trials[1].identity.agent_version = Some("2.0".to_owned());
+    let said = "x: its trials ran with more than one agent_version, such as a with 1.2.3 and 2.0";
+    assert!(
+        human(&report, 120).contains(said),
+        "{}",
+        human(&report, 120)
+    );
+    let plain = markdown(&report).replace('\\', "");
+    assert!(plain.contains(said), "{plain}");
+    assert!(html(&report, &|_| TrialDetail::default()).contains(said));
+    let mixed = &json(&report)["mixed_identities"][0];
+    assert_eq!(
+        (&mixed["contender"], &mixed["field"]),
+        (&json!("x"), &json!("agent_version"))
+    );
+}
+
 #[test]
 fn contenders_of_one_run_can_be_paired() {
     let report = run(&[

@@ -77,6 +77,7 @@ pub(crate) fn trial(case: &str, label: &str, repetition: u32, kind: char) -> Tri
             agent: "alpha".to_owned(),
             agent_version: Some("1.2.3".to_owned()),
             model: Some("m1".to_owned()),
+            reported_model: Some("m1-2026".to_owned()),
             prompt_hash: "p".repeat(8),
             settings_hash: "s".repeat(8),
             isolation: Isolation::Sandbox,

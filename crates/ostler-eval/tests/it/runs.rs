@@ -243,20 +243,47 @@ fn lose_an_attempt(runner: &Runner, session: Option<String>) {
     ledger.heartbeat(key, lease_until, &booking).unwrap();
 }
 
-// Usage that was stored and not yet booked when the runner was killed is booked from the log. An
-// attempt that was lost in the middle of its work is named.
+/// What is left of an attempt that was lost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Trace {
+    /// Its session is stored.
+    Session,
+    /// Its raw output was written, and nothing made of it.
+    RawOutput,
+    /// The beginning of its raw output was written.
+    HalfOfRawOutput,
+    Nothing,
+}
+
+// Usage that had reached this machine and was not yet booked when the runner was killed is booked
+// from the logs. An attempt that was lost in the middle of its work is named.
 #[tokio::test]
 async fn the_usage_of_a_lost_attempt_is_booked_or_named_as_unknown() {
-    for is_stored in [true, false] {
+    for (trace, answers) in [
+        (Trace::Session, 2.0),
+        (Trace::RawOutput, 2.0),
+        (Trace::HalfOfRawOutput, 1.0),
+        (Trace::Nothing, 1.0),
+    ] {
         let rig = Rig::new();
         let mut agent = rig.agent("", ANSWER);
         agent.host = agent.host.with_log(rig.store());
         let services = rig.services(Arc::new(agent.clone()));
         let case = rig.case(vec![shell("true")]);
         let earlier = rig.trial_with(&services, case.clone()).await.result;
+        if matches!(trace, Trace::RawOutput | Trace::HalfOfRawOutput) {
+            let of_attempt = rig.path("artifacts/case/one/1/attempt-1/claude-logs");
+            fs::create_dir_all(&of_attempt).unwrap();
+            let mut logs = fs::read_dir(rig.path("artifacts/claude-logs")).unwrap();
+            let mut text = fs::read_to_string(logs.next().unwrap().unwrap().path()).unwrap();
+            if trace == Trace::HalfOfRawOutput {
+                text.truncate(text.find("{\"type\":\"result\"").unwrap());
+            }
+            fs::write(of_attempt.join("terminal-output.log"), text).unwrap();
+        }
         let suite = rig.suite(vec![case], 1);
         let runner = rig.runner(Arc::new(agent), &suite, Arc::new(Collected::default()));
-        lose_an_attempt(&runner, earlier.session.filter(|_| is_stored));
+        lose_an_attempt(&runner, earlier.session.filter(|_| trace == Trace::Session));
         let (_stop, cancelled) = watch::channel(false);
         let runner = Arc::new(runner);
         let end = runner.clone().run(cancelled).await.unwrap();
@@ -264,14 +291,10 @@ async fn the_usage_of_a_lost_attempt_is_booked_or_named_as_unknown() {
         let trial = Ledger::new(&runner.store).trial("run", 0).unwrap().unwrap();
         assert_eq!(trial.attempts[0].state, AttemptState::Lost);
         let result = result(trial.result.as_deref().unwrap());
-        let (answers, named) = if is_stored {
-            (2.0, vec![])
-        } else {
-            (1.0, vec![1])
-        };
-        assert_eq!(result.unmetered_attempts, named);
+        let named = if answers > 1.0 { vec![] } else { vec![1] };
+        assert_eq!(result.unmetered_attempts, named, "{trace:?}");
         let cost = result.usage.cost_usd.unwrap();
-        assert!((cost - answers * COST).abs() < 1e-9, "{cost}");
+        assert!((cost - answers * COST).abs() < 1e-9, "{trace:?}: {cost}");
         let row = Ledger::new(&runner.store).run("run").unwrap().unwrap();
         assert!((row.cost_usd.unwrap() - answers * COST).abs() < 1e-9);
     }

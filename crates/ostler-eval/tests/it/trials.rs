@@ -336,6 +336,25 @@ async fn a_directory_and_nothing_are_sources_too() {
     }
 }
 
+// Two branches may be at the same commit; each workspace is on its own.
+#[tokio::test]
+async fn a_workspace_is_on_the_branch_of_its_case() {
+    let rig = Rig::new();
+    rig.git(&["branch", "other"]);
+    for branch in ["main", "other"] {
+        let agent = rig.agent("git symbolic-ref --short HEAD > answer.txt", ANSWER);
+        let line = format!("test \"$(cat answer.txt)\" = {branch}");
+        let mut case = rig.case(vec![shell(&line)]);
+        case.source = Source::Repository {
+            url: rig.path("repo").to_str().unwrap().to_owned(),
+            branch: Some(branch.to_owned()),
+            commit: None,
+        };
+        let result = rig.trial(agent, case).await.result;
+        assert_eq!(result.verdict, Verdict::Passed, "{branch}: {}", rig.diff());
+    }
+}
+
 // S4-43: the message says what to do.
 #[tokio::test]
 async fn a_missing_commit_is_named() {

@@ -4,13 +4,15 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
+use ostler::Event;
 use ostler_eval::atif::{self, Trajectory};
 use ostler_eval::evaluators::SWE_BENCH;
+use ostler_eval::event_log::EventLog;
 use ostler_eval::harbor_job::{Job, JobFile, job_files, job_id, trial_files};
 use ostler_eval::load::swebench::{Prediction, write_predictions};
 use ostler_eval::normalized::{ExecutionFacts, from_events};
 use ostler_eval::report::{RunReport, TrialDetail, conversation, html};
-use ostler_eval::run_trial::{DIFF_FILE, read_events};
+use ostler_eval::run_trial::DIFF_FILE;
 use ostler_eval::trial::{TrialKey, TrialResult};
 
 use super::normalize;
@@ -34,7 +36,7 @@ fn detail(trial: &TrialResult) -> TrialDetail {
         file.take(MAX_LOG).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
-    let events = read_events(&trial.artifacts);
+    let events = EventLog::of(&trial.artifacts);
     let facts = ExecutionFacts {
         ..normalize::unknown(&trial.identity.agent)
     };
@@ -43,7 +45,8 @@ fn detail(trial: &TrialResult) -> TrialDetail {
     let logs = terminal_logs(trial).into_iter().chain(logs.cloned());
     TrialDetail {
         diff: read(Path::new(DIFF_FILE)),
-        conversation: (!events.is_empty()).then(|| conversation(&from_events(&facts, &events))),
+        conversation: (!events.is_empty())
+            .then(|| conversation(&from_events(&facts, events.iter()))),
         logs: logs
             .filter_map(|path| Some((path.display().to_string(), read(&path)?)))
             .collect(),
@@ -61,7 +64,8 @@ fn terminal_logs(trial: &TrialResult) -> Vec<PathBuf> {
 }
 
 fn trajectory(trial: &TrialResult) -> Trajectory {
-    let mut trajectory = atif::write(&trial.identity.agent, &read_events(&trial.artifacts));
+    let events: Vec<Event> = EventLog::of(&trial.artifacts).iter().collect();
+    let mut trajectory = atif::write(&trial.identity.agent, &events);
     let key = &trial.key;
     let id = format!("{}/{}/{}", key.case, key.contender, key.repetition);
     trajectory.trajectory_id = Some(id);

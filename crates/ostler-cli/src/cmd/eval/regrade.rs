@@ -6,7 +6,7 @@ use ostler_eval::normalized::LogFormat;
 use ostler_eval::plan::TrialFilter;
 use ostler_eval::report::{human, json};
 use ostler_eval::run_trial::{TrialOptions, TrialRequest, regrade};
-use ostler_eval::trial::{TrialResult, Verdict};
+use ostler_eval::trial::TrialResult;
 use ostler_store::Ledger;
 
 use super::program::Program;
@@ -40,7 +40,7 @@ pub(super) async fn run_again(args: EvalRegradeArgs) -> Result<Code> {
         LogFormat::default(),
     )?;
     let ledger = Ledger::new(&store);
-    let mut has_failed = false;
+    let mut is_complete = true;
     for trial in ledger.trials(&row.run)? {
         let name = &trial.name;
         let Some(text) = trial.result.as_deref() else {
@@ -57,6 +57,7 @@ pub(super) async fn run_again(args: EvalRegradeArgs) -> Result<Code> {
                 "warning: {} is not in the suite any more",
                 output::name(&name.case)
             );
+            is_complete = false;
             continue;
         };
         let request = TrialRequest {
@@ -70,12 +71,11 @@ pub(super) async fn run_again(args: EvalRegradeArgs) -> Result<Code> {
         };
         match regrade(&request, &services, &old).await {
             Ok(new) => {
-                has_failed |= new.verdict != Verdict::Passed;
                 let text = serde_json::to_string(&new).map_err(Fault::internal)?;
                 ledger.regrade(&row.run, trial.position, environment::now(), &text)?;
             }
             Err(error) => {
-                has_failed = true;
+                is_complete = false;
                 errln!(
                     "warning: {} cannot be regraded: {error}",
                     output::name(&name.case)
@@ -89,5 +89,5 @@ pub(super) async fn run_again(args: EvalRegradeArgs) -> Result<Code> {
     } else {
         output::print_line(human(&report, output::width()).trim_end());
     }
-    Ok(exit::ok_if(!has_failed))
+    Ok(exit::ok_if(is_complete && run::is_success(&report)))
 }

@@ -12,7 +12,7 @@ use ostler_eval::normalized::{LogFormat, NormalizedLogs};
 use ostler_eval::place::Here;
 use ostler_eval::plan::{Plan, TrialFilter};
 use ostler_eval::registry::Evaluators;
-use ostler_eval::report::{human, json};
+use ostler_eval::report::{RunReport, human, json};
 use ostler_eval::run_trial::{TrialOptions, TrialServices};
 use ostler_eval::runner::{RetryPolicy, RunEnd, RunOptions, Runner, create_run, is_scored};
 use ostler_eval::trial::{TrialResult, Verdict};
@@ -92,19 +92,22 @@ pub(super) async fn run(args: EvalRunArgs) -> Result<Code> {
         };
         return Ok(reports::judge(&report, &gate));
     }
-    let has_failed = report
-        .trials
-        .iter()
-        .any(|trial| is_scored(trial) && trial.verdict != Verdict::Passed);
-    // A trial that the infrastructure prevented has no verdict; the run is not a success.
-    let is_accounted = |trial: &TrialResult| is_scored(trial) || trial.blame.is_none();
-    let is_whole = report.missing() == 0 && report.trials.iter().all(is_accounted);
     Ok(match end {
         RunEnd::Interrupted => INTERRUPTED,
         RunEnd::BudgetReached => BUDGET,
         RunEnd::FailedFast => exit::FAILED,
-        RunEnd::Complete => exit::ok_if(is_whole && !has_failed),
+        RunEnd::Complete => exit::ok_if(is_success(&report)),
     })
+}
+
+/// Returns true if every trial has a result, and every scored one passed. A trial that the
+/// infrastructure prevented has no verdict, and a skipped one is no failure.
+pub(super) fn is_success(report: &RunReport) -> bool {
+    let is_fine = |trial: &TrialResult| match is_scored(trial) {
+        true => trial.verdict == Verdict::Passed,
+        false => trial.blame.is_none(),
+    };
+    report.missing() == 0 && report.trials.iter().all(is_fine)
 }
 
 /// Returns what earlier processes did of a run.
@@ -292,11 +295,10 @@ fn runner(
 ) -> Result<Runner> {
     let cases = plan.match_cases(suite).map_err(|error| usage!("{error}"))?;
     let host = environment::host().with_log(store.clone());
-    let share_login = plan.share_login || args.share_login;
-    let program = Program::new(args.policy.clone(), args.config, host, share_login);
+    let program = Program::new(args.policy.clone(), args.config, host, plan.share_login);
     let options = TrialOptions {
-        isolation: args.isolation.map(tier).or(plan.isolation),
-        share_login,
+        isolation: plan.isolation,
+        share_login: plan.share_login,
         keep_workspaces: args.keep_workspaces,
     };
     let jobs = plan.inputs["jobs"]

@@ -1,5 +1,6 @@
 //! An evaluation with real agents: three cases, each with three agents, twice.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -105,22 +106,48 @@ fn write_suite(dir: &Path, codex: &TestEnv) {
     fs::write(dir.join("suite.json"), suite.to_string()).unwrap();
 }
 
-/// Returns the shape of a JSON value: member names and kinds, without what is unknown.
-fn shape(value: &Value) -> Value {
+/// Returns the structure of a JSON value: members and kinds. Elements of an array are merged, and
+/// what is unknown stays null.
+fn structure(value: &Value) -> Value {
     match value {
         Value::Object(members) => members
             .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name.clone(), shape(value)))
+            .map(|(name, value)| (name.clone(), structure(value)))
             .collect::<serde_json::Map<_, _>>()
             .into(),
-        Value::Array(values) => values
-            .first()
-            .map_or(json!([]), |first| json!([shape(first)])),
+        Value::Array(values) => values.iter().map(structure).fold(Value::Null, merged),
         Value::String(_) => "text".into(),
         Value::Number(_) => "number".into(),
         Value::Bool(_) => "boolean".into(),
         Value::Null => Value::Null,
+    }
+}
+
+fn merged(one: Value, other: Value) -> Value {
+    match (one, other) {
+        (Value::Null, known) | (known, Value::Null) => known,
+        (Value::Object(mut all), Value::Object(more)) => {
+            for (name, value) in more {
+                let known = all.remove(&name).unwrap_or_default();
+                all.insert(name, merged(known, value));
+            }
+            all.into()
+        }
+        (known, _) => known,
+    }
+}
+
+/// Checks that two structures have the same members, of the same kinds unless unknown.
+fn assert_comparable(one: &Value, other: &Value, path: &str) {
+    match (one, other) {
+        (Value::Null, _) | (_, Value::Null) => {}
+        (Value::Object(a), Value::Object(b)) => {
+            assert!(a.keys().eq(b.keys()), "{path}: {one:#} {other:#}");
+            for (name, value) in a {
+                assert_comparable(value, &b[name], &format!("{path}.{name}"));
+            }
+        }
+        _ => assert_eq!(one, other, "{path}"),
     }
 }
 
@@ -235,26 +262,30 @@ fn check_logs(report: &Value) {
         .collect();
     assert_eq!(logs.len(), 3);
     let (_, first) = &logs[0];
+    let roles = |log: &Value| -> Vec<String> {
+        let messages = log["messages"].as_array().unwrap().iter();
+        messages.map(|it| it["role"].to_string()).collect()
+    };
     for (agent, log) in &logs {
-        let names =
-            |log: &Value| -> Vec<String> { log.as_object().unwrap().keys().cloned().collect() };
-        assert_eq!(names(log), names(first), "{agent}");
-        assert_eq!(
-            shape(&log["execution"]),
-            shape(&first["execution"]),
-            "{agent}"
-        );
-        assert_eq!(
-            shape(&log["tool_calls"]),
-            shape(&first["tool_calls"]),
-            "{agent}"
-        );
-        assert_eq!(
-            log["tool_calls"].as_array().unwrap().len(),
-            1,
-            "{agent}: {log:#}"
-        );
+        assert_comparable(&structure(log), &structure(first), agent);
+        assert_eq!(roles(log), roles(first), "{agent}");
+        for (part, count) in [("tool_calls", 1), ("errors", 0)] {
+            let found = log[part].as_array().unwrap().len();
+            assert_eq!(found, count, "{agent}: {log:#}");
+        }
+        for known in ["input_tokens", "output_tokens", "total_tokens"] {
+            assert!(log["usage"][known].is_u64(), "{agent}: {log:#}");
+        }
+        assert!(log["model_info"]["name"].is_string(), "{agent}: {log:#}");
     }
+    let names: BTreeSet<&str> = logs
+        .iter()
+        .map(|(_, log)| log["agent_info"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        BTreeSet::from(["claude-code", "codex", "copilot-cli"])
+    );
 }
 
 /// Runs one trial of a repository whose settings for Claude Code plant two hooks. Returns which of
