@@ -25,6 +25,11 @@ impl Case {
         self.file.parent().unwrap_or(Path::new("."))
     }
 
+    /// Returns the paths of the files and directories beside the case that its evaluators use.
+    pub fn evaluator_paths(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        self.evaluator_files().into_iter().map(|file| file.path)
+    }
+
     /// Returns the files and directories beside the case that its evaluators use.
     pub(crate) fn evaluator_files(&self) -> Vec<EvaluatorFile> {
         let dir = self.dir();

@@ -1,7 +1,8 @@
-//! A fleet on this machine: overhead per trial, throughput with more workers, a long queue, and
-//! events that the owner mirrors.
+//! A fleet on this machine: overhead per trial, throughput with more workers, a long queue, events
+//! that the owner mirrors, and the latency of live sessions.
 //!
-//! `cargo xtask bench fleet` prints Markdown tables. `--quick` measures a tenth. Server, owner and
+//! `cargo xtask bench fleet` prints Markdown tables. `--quick` measures a tenth, and the name of a
+//! part (`overhead`, `scale`, `mirror`, `queue` or `live`) only this part. Server, owner and
 //! workers share the machine; the agent is scripted, and its tools sleep.
 
 #![expect(
@@ -19,17 +20,24 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ostler::{Agents, Host, Log, Session, Spec};
 use ostler_eval::case::{Source, Suite};
+use ostler_eval::git::Git;
 use ostler_eval::place::Place;
 use ostler_eval::runner::RunEnd;
+use ostler_fleet::owner::sessions::{FleetSessions, SessionOrder, SessionsOptions};
 use ostler_store::{AttemptState, Ledger};
 use ostler_testkit::nats::NatsServer;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::rig::{PATIENCE, Rig, RunningWorker, here};
 
 /// Lease of attempts: the machine may be busy.
 const LEASE: Duration = PATIENCE;
+
+/// What is measured.
+const PARTS: [&str; 5] = ["overhead", "scale", "mirror", "queue", "live"];
 
 #[tokio::main]
 async fn main() {
@@ -37,13 +45,25 @@ async fn main() {
         println!("no NATS server: run `cargo xtask test`, or set OSTLER_NATS_SERVER");
         return;
     }
-    let is_quick = std::env::args().any(|argument| argument == "--quick");
+    let arguments: Vec<String> = std::env::args().collect();
+    let has = |wanted: &str| arguments.iter().any(|argument| argument == wanted);
+    let is_quick = has("--quick");
     let part = |all: u32| if is_quick { (all / 10).max(2) } else { all };
+    let is_whole = !PARTS.iter().any(|part| has(part));
     println!("Load of the machine at the start: {}", load());
-    overhead(part(20)).await;
-    scale(part(5)).await;
-    mirror(part(5_000)).await;
-    queue(part(1_000)).await;
+    for name in PARTS.into_iter().filter(|name| is_whole || has(name)) {
+        match name {
+            "overhead" => overhead(part(20)).await,
+            "scale" => scale(part(5)).await,
+            "mirror" => mirror(part(5_000)).await,
+            "queue" => queue(part(1_000)).await,
+            _ => {
+                live(1, part(20)).await;
+                live(part(100), part(20)).await;
+                senders(8, part(2_000)).await;
+            }
+        }
+    }
     println!("\nLoad of the machine at the end: {}", load());
 }
 
@@ -231,4 +251,134 @@ async fn mirror(lines: u32) {
         let rate = events as f64 / taken;
         println!("| {run} | {events} | {taken:.2} | {rate:.0} |");
     }
+}
+
+/// Sessions of an owner, over two workers.
+struct LiveFleet {
+    rig: Rig,
+    fleet: Arc<FleetSessions>,
+    workers: Vec<RunningWorker>,
+    _server: NatsServer,
+}
+
+impl LiveFleet {
+    /// Starts the fleet, whose agents play a script after the owner has let them begin.
+    async fn start(per_worker: u32, script: &str) -> Self {
+        let (rig, server) = (Rig::new(), NatsServer::start());
+        let gate = rig.path("go");
+        let script = format!("read\ninit\nwait-file {}\n{script}", gate.display());
+        fs::write(rig.path("agent.script"), script).unwrap();
+        // Each agent has its own phase within a second.
+        let text = fs::read_to_string(rig.path("agent.sh")).unwrap();
+        let own = format!(
+            "sed \"s/PHASE/$(($$ * 37 % 1000))/\" {0}/agent.script > {0}/script.$$\n\
+             FAKE_AGENT_SCRIPT={0}/script.$$ exec ",
+            rig.path("").display()
+        );
+        let (begin, end) = text.rsplit_once("exec ").unwrap();
+        fs::write(rig.path("agent.sh"), format!("{begin}\n{own}{end}")).unwrap();
+        let connection = rig.connect(&server.url(), "owner").await;
+        let host = Host::new([("PATH".into(), std::env::var_os("PATH").unwrap())]);
+        let options = SessionsOptions {
+            name: rig::token("owner"),
+            key: Arc::new(rig.key()),
+            run: rig::token("sessions"),
+            lease: LEASE,
+            replicas: 1,
+            git: Git::new(&host, &rig.path("owner-cache")).unwrap(),
+            bundles: rig.path("bundles"),
+        };
+        let fleet = FleetSessions::open(connection, options, rig::now)
+            .await
+            .unwrap();
+        let mut workers = Vec::new();
+        for name in ["w1", "w2"] {
+            let mut options = rig.worker_options(name);
+            options.capacity = per_worker;
+            options.heartbeat = Duration::from_secs(1);
+            workers.push(rig.worker(&server.url(), options).await);
+        }
+        Self {
+            rig,
+            fleet,
+            workers,
+            _server: server,
+        }
+    }
+
+    fn session(&self, log: Arc<dyn Log>) -> Session {
+        let order = SessionOrder {
+            agent: "claude".to_owned(),
+            ..SessionOrder::default()
+        };
+        let agent = Agents::builtin().get("claude").unwrap();
+        let spec = Spec::new("go").dir(self.rig.path("repo"));
+        let host = Host::default().with_log(log);
+        self.fleet.agent(agent, order).start(&host, spec).unwrap()
+    }
+
+    /// Starts the sessions, and lets their agents begin once all are there. Returns the time that
+    /// they took, and how old each event was when the owner's reader had it.
+    async fn run(self, per_worker: u32) -> (Duration, Vec<i64>) {
+        let log: Arc<dyn Log> = self.rig.store();
+        let mut readers = JoinSet::new();
+        for _ in 0..2 * per_worker {
+            let mut session = self.session(log.clone());
+            readers.spawn(async move {
+                let mut events = Vec::new();
+                while let Some(event) = session.next().await {
+                    events.push((event.at, rig::now().0 - event.at.0));
+                }
+                events
+            });
+        }
+        let all = usize::try_from(2 * per_worker).unwrap();
+        while self.rig.lines("started") < all {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await; // until the machine is quiet
+        fs::write(self.rig.path("go"), "").unwrap();
+        let (begin, start) = (rig::now(), Instant::now());
+        let events = readers.join_all().await;
+        let taken = start.elapsed();
+        finish(self.workers).await;
+        let events = events.into_iter().flatten();
+        let events = events.filter(|(at, _)| *at > begin);
+        let mut ages: Vec<i64> = events.map(|(_, age)| age).collect();
+        ages.sort_unstable();
+        (taken, ages)
+    }
+}
+
+/// Live sessions, half of them on each of two workers, each with a text per second.
+async fn live(per_worker: u32, seconds: u32) {
+    let script =
+        format!("sleep PHASE\nloop {seconds}\ntext a few words\nsleep 1000\nend\nresult done\n");
+    let fleet = LiveFleet::start(per_worker, &script).await;
+    let (_, ages) = fleet.run(per_worker).await;
+    let at = |part: usize| ages[(ages.len() - 1) * part / 100];
+    println!(
+        "\n{} live sessions on 2 workers, a text per second each: {} events, age at the owner's \
+         reader p50 {} ms, p99 {} ms, at most {} ms.",
+        2 * per_worker,
+        ages.len(),
+        at(50),
+        at(99),
+        at(100)
+    );
+}
+
+/// Sessions that send as fast as they can.
+async fn senders(per_worker: u32, texts: u32) {
+    let script = format!("loop {texts}\ntext a few words\nend\nresult done\n");
+    let fleet = LiveFleet::start(per_worker, &script).await;
+    let (taken, ages) = fleet.run(per_worker).await;
+    println!(
+        "\n{} sessions on 2 workers, {texts} texts each without a pause: {} events in {:.1} s, \
+         {:.0} events/s.",
+        2 * per_worker,
+        ages.len(),
+        taken.as_secs_f64(),
+        ages.len() as f64 / taken.as_secs_f64()
+    );
 }

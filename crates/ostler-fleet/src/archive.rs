@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -141,13 +141,53 @@ pub(crate) fn unpack(archive: &Path, target: &Path, contents: Contents) -> io::R
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
     }
+    match contents {
+        Contents::Workspace => check_links(target),
+        Contents::Artifacts => Ok(()),
+    }
+}
+
+/// Checks that no symbolic link below a directory leads out of it, through another link or not.
+///
+/// A target goes up first and then only down. Going up starts at a real directory, and going down
+/// leaves the directory only through a link that is refused itself.
+pub(crate) fn check_links(dir: &Path) -> io::Result<()> {
+    let mut open = vec![PathBuf::new()];
+    while let Some(below) = open.pop() {
+        for entry in fs::read_dir(dir.join(&below))? {
+            let entry = entry?;
+            let (kind, path) = (entry.file_type()?, below.join(entry.file_name()));
+            if kind.is_dir() {
+                open.push(path);
+            } else if kind.is_symlink() && !stays_inside(&below, &fs::read_link(entry.path())?) {
+                let message = format!("the symbolic link {} leads out of it", path.display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            }
+        }
+    }
     Ok(())
 }
 
-/// Packs a file or a directory on a thread for blocking work.
-pub(crate) async fn pack_aside(source: &Path) -> io::Result<Packed> {
+/// Returns true if a link in a directory, given relative to the top, stays below the top.
+fn stays_inside(below: &Path, target: &Path) -> bool {
+    let depth = below.components().count();
+    let is_up = |part: &Component<'_>| *part == Component::ParentDir;
+    let ups = target.components().take_while(is_up).count();
+    let mut rest = target.components().skip(ups);
+    ups <= depth && rest.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+/// Packs a file or a directory of a workspace on a thread for blocking work. Workers refuse links
+/// that lead out of it.
+pub(crate) async fn pack_workspace(source: &Path) -> io::Result<Packed> {
     let source = source.to_owned();
-    blocking(move || pack(&source)).await
+    let pack = move || {
+        if source.is_dir() {
+            check_links(&source)?;
+        }
+        pack(&source)
+    };
+    blocking(pack).await
 }
 
 /// Unpacks an archive on a thread for blocking work.
@@ -193,6 +233,32 @@ mod tests {
         let plain = dir.path().join("p");
         unpack(packed.file.path(), &plain, Contents::Artifacts).unwrap();
         assert!(plain.join("b/c.txt").is_file() && !plain.join("link").exists());
+    }
+
+    #[test]
+    fn a_link_cannot_leave_the_directory() {
+        for (target, expected) in [
+            ("file", true),
+            ("./file", true),
+            ("missing/file", true),
+            ("../../a/b/file", true),
+            ("../..", true),
+            ("../../..", false),
+            ("../../../other", false),
+            ("/etc", false),
+            // Only its form says so: `up` could lead to another depth.
+            ("up/../..", false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let source = dir.path().join("source");
+            fs::create_dir_all(source.join("a/b")).unwrap();
+            std::os::unix::fs::symlink(target, source.join("a/b/link")).unwrap();
+            let packed = pack(&source).unwrap();
+            let unpacked = dir.path().join("t");
+            let result = unpack(packed.file.path(), &unpacked, Contents::Workspace);
+            assert_eq!(result.is_ok(), expected, "{target}: {result:?}");
+            assert_eq!(check_links(&source).is_ok(), expected, "{target}");
+        }
     }
 
     #[test]

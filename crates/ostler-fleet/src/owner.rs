@@ -80,7 +80,7 @@ impl FleetPlace {
         let workers = Workers::follow(&connection, &mut tasks).await?;
         let router = Router::start(&connection, &options, &mut tasks).await?;
         Ok(Self {
-            attacher: Attacher::new(connection.clone()),
+            attacher: Attacher::new(connection.clone(), now),
             connection,
             options,
             store,

@@ -129,16 +129,74 @@ impl Policy {
 
     /// Checks that a repository is attached, on the network, or in an allowed directory.
     fn check_repository(&self, url: &str, attachments: &[Attachment]) -> Result<(), PolicyError> {
-        let is_remote = ["https://", "ssh://", "git@"]
-            .iter()
-            .any(|prefix| url.starts_with(prefix));
-        let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
+        let Some(path) = local_path(url) else {
+            return Ok(());
+        };
         let is_attached = attachments.iter().any(|it| it.path == path);
         let is_plain = !path.components().any(|part| part == Component::ParentDir);
         let is_allowed = is_plain && self.dirs.iter().any(|dir| path.starts_with(dir));
-        match is_remote || is_attached || is_allowed {
+        match is_attached || is_allowed {
             true => Ok(()),
             false => Err(PolicyError::Directory(path.to_owned())),
         }
+    }
+}
+
+/// Returns the path of a repository, or `None` for one on the network. Whoever opens the repository
+/// uses this path instead of the URL: Git decodes `%2e` in a URL, and a check of the URL would not
+/// see it.
+pub(crate) fn local_path(url: &str) -> Option<&Path> {
+    let is_remote = ["https://", "ssh://", "git@"]
+        .iter()
+        .any(|prefix| url.starts_with(prefix));
+    (!is_remote).then(|| Path::new(url.strip_prefix("file://").unwrap_or(url)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_attached_on_the_network_or_in_an_allowed_directory() {
+        let policy = Policy {
+            dirs: vec!["/srv/repos".into()],
+            ..Policy::default()
+        };
+        let attachments = [Attachment {
+            path: "/owner/seed".into(),
+            sha256: String::new(),
+            bytes: 0,
+        }];
+        for (url, expected) in [
+            ("https://host/x.git", true),
+            ("ssh://host/x.git", true),
+            ("git@host:x.git", true),
+            ("/owner/seed", true),
+            ("file:///owner/seed", true),
+            ("/srv/repos", true),
+            ("/srv/repos/x", true),
+            ("file:///srv/repos/x", true),
+            ("/srv/repos-of-others", false),
+            ("/srv", false),
+            ("/srv/repos/../secret", false),
+            ("file:///srv/repos/../secret", false),
+            ("/owner", false),
+            ("/owner/seed/below", false),
+            ("srv/repos/x", false),
+            ("file://srv/repos/x", false),
+            ("ext::sh -c id", false),
+            ("http://host/x.git", false),
+            ("", false),
+        ] {
+            let checked = policy.check_repository(url, &attachments);
+            assert_eq!(checked.is_ok(), expected, "{url}: {checked:?}");
+        }
+    }
+
+    #[test]
+    fn a_repository_is_opened_by_the_path_that_was_checked() {
+        assert_eq!(local_path("https://host/%2e%2e"), None);
+        let encoded = local_path("file:///srv/repos/%2e%2e/secret").unwrap();
+        assert_eq!(encoded, Path::new("/srv/repos/%2e%2e/secret"));
     }
 }

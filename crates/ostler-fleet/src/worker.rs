@@ -23,6 +23,7 @@ use ostler_core::log::Log;
 use ostler_eval::run_trial::{TrialOptions, TrialServices};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use self::journal::Journal;
 use crate::clock;
@@ -39,6 +40,8 @@ use crate::subject::{Token, controls_of, heartbeat};
 
 /// How long a request for work waits on the server.
 const PULL_WAIT: Duration = Duration::from_secs(1);
+/// How long the list of classes is used: an owner may have created another one.
+const CLASSES_MAX_AGE: Duration = Duration::from_secs(5);
 /// How long to wait if there is no class that this worker can run.
 const NO_CLASS_PAUSE: Duration = Duration::from_millis(500);
 /// How often a worker that winds down looks around.
@@ -153,6 +156,14 @@ struct SignedItem {
     signer: Arc<str>,
 }
 
+/// The classes of work that a worker can run.
+#[derive(Default)]
+struct Classes {
+    all: Vec<WorkClass>,
+    /// When they were listed.
+    listed: Option<Instant>,
+}
+
 /// An attempt under way.
 struct Running {
     attempt: RunningAttempt,
@@ -176,6 +187,8 @@ pub struct Worker {
     refused: Mutex<VecDeque<RefusedItem>>,
     /// Number of spools: attempts under way, and attempts that are not delivered yet.
     spools: Mutex<usize>,
+    /// Number of attempts that it still takes, if that is limited.
+    jobs_left: Mutex<Option<u64>>,
     drain: watch::Receiver<Drain>,
     _lock: File,
 }
@@ -213,6 +226,7 @@ impl Worker {
         let journal = Journal::open(&path).map_err(failed)?;
         Ok(Arc::new(Self {
             connection,
+            jobs_left: Mutex::new(options.max_jobs),
             options,
             host,
             instance: uuid::Uuid::new_v4().to_string(),
@@ -289,8 +303,8 @@ impl Worker {
         let capacity = usize::try_from(self.options.capacity.max(1)).unwrap_or(1);
         let slots = Arc::new(Semaphore::new(capacity));
         let mut drain = self.drain.clone();
-        let (mut jobs, mut classes) = (0, Vec::new());
-        while self.options.max_jobs.is_none_or(|most| jobs < most) {
+        let (mut jobs, mut classes) = (0, Classes::default());
+        while *locked(&self.jobs_left) != Some(0) {
             while tasks.try_join_next().is_some() {}
             let permit = tokio::select! {
                 biased;
@@ -303,6 +317,8 @@ impl Worker {
                 && let Some(job) = self.accept(item, permit).await
             {
                 jobs += 1;
+                let left = &mut *locked(&self.jobs_left);
+                *left = left.map(|left| left.saturating_sub(1));
                 tasks.spawn(job);
             }
         }
@@ -322,18 +338,24 @@ impl Worker {
     }
 
     /// Waits for an item of any class that this worker can run; `None` after a while.
-    async fn next_item(&self, classes: &mut Vec<WorkClass>) -> Option<ItemMessage> {
-        if classes.is_empty() {
+    async fn next_item(&self, classes: &mut Classes) -> Option<ItemMessage> {
+        let now = clock::now();
+        let is_fresh = |listed: Instant| now.duration_since(listed) < CLASSES_MAX_AGE;
+        if !classes.listed.is_some_and(is_fresh) {
             // Without an owner there is no queue yet.
             let mut all = self.connection.classes().await.unwrap_or_default();
             all.retain(|class| class.needs.are_met_by(&self.options.offer));
-            *classes = all;
+            let listed = (!all.is_empty()).then_some(now);
+            *classes = Classes { all, listed };
         }
-        if classes.is_empty() {
+        if classes.all.is_empty() {
             tokio::time::sleep(NO_CLASS_PAUSE).await;
             return None;
         }
+        // The first request is mostly answered first: each class has its turn.
+        classes.all.rotate_left(1);
         let pulls = classes
+            .all
             .iter()
             .cloned()
             .map(|class| async move { class.pull(PULL_WAIT).await.ok().flatten() });
@@ -350,7 +372,7 @@ impl Worker {
             });
             return Some(item);
         }
-        classes.clear(); // there may be another class by now
+        classes.listed = None; // there may be another class by now
         None
     }
 
@@ -415,6 +437,11 @@ impl Worker {
     async fn beat_once(&self) {
         let now = self.host.now();
         let undelivered = u32::try_from(self.undelivered()).unwrap_or(u32::MAX);
+        let running: Vec<_> = locked(&self.running)
+            .values()
+            .map(|running| running.attempt.clone())
+            .collect();
+        let left = *locked(&self.jobs_left);
         let message = Heartbeat {
             worker: self.options.name.clone(),
             instance: self.instance.clone(),
@@ -422,12 +449,9 @@ impl Worker {
             at: now,
             offer: self.options.offer.clone(),
             logins: self.options.logins.clone(),
-            capacity: self.options.capacity,
-            draining: *self.drain.borrow() != Drain::No,
-            running: locked(&self.running)
-                .values()
-                .map(|running| running.attempt.clone())
-                .collect(),
+            capacity: capacity(self.options.capacity, running.len(), left),
+            draining: *self.drain.borrow() != Drain::No || left == Some(0),
+            running,
             undelivered,
             spent_today_usd: locked(&self.journal).spent_usd(now),
             refused: locked(&self.refused).iter().cloned().collect(),
@@ -442,9 +466,38 @@ impl Worker {
     }
 }
 
+/// Returns how many attempts a worker runs at once that takes so many more, if that is limited.
+fn capacity(slots: u32, running: usize, left: Option<u64>) -> u32 {
+    let Some(left) = left else { return slots };
+    let running = u64::try_from(running).unwrap_or(u64::MAX);
+    let most = u32::try_from(running.saturating_add(left));
+    most.unwrap_or(u32::MAX).min(slots)
+}
+
 /// Waits until the worker drains at least this far.
 async fn reached(drain: &mut watch::Receiver<Drain>, far: Drain) {
     if drain.wait_for(|drain| *drain >= far).await.is_err() {
         std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_offers_no_more_than_it_still_takes() {
+        for (running, left, expected) in [
+            (0, None, 4),
+            (4, None, 4),
+            (0, Some(1), 1),
+            (1, Some(0), 1),
+            (0, Some(0), 0),
+            (2, Some(1), 3),
+            (2, Some(9), 4),
+            (0, Some(u64::MAX), 4),
+        ] {
+            assert_eq!(capacity(4, running, left), expected, "{running} {left:?}");
+        }
     }
 }

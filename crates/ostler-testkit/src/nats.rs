@@ -87,30 +87,31 @@ impl NatsServer {
     #[must_use]
     pub fn start_with(configuration: &str) -> Self {
         let dir = tempfile::tempdir().expect("create the server's directory");
-        let port = free_port();
-        let text = format!(
-            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {:?} }}\n{configuration}\n",
-            dir.path().join("store")
-        );
         let file = dir.path().join("server.conf");
-        fs::write(&file, text).expect("write the server's configuration");
-        let child = spawn(&file, dir.path());
-        let mut server = Self { child, port, dir };
-        server.wait_until_ready();
-        server
+        let (store, begin) = (dir.path().join("store"), Instant::now());
+        loop {
+            let port = free_port();
+            let text = format!(
+                "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {store:?} }}\n\
+                 {configuration}\n",
+            );
+            fs::write(&file, text).expect("write the server's configuration");
+            if let Some(child) = start(&file, dir.path(), port, begin) {
+                return Self { child, port, dir };
+            }
+        }
     }
 
     /// Starts a server with exactly this configuration file, which listens on this loopback port.
+    /// Returns `None` if another process has taken the port.
     ///
     /// # Panics
     /// If it does not start.
     #[must_use]
-    pub fn start_file(file: &Path, port: u16) -> Self {
+    pub fn start_file(file: &Path, port: u16) -> Option<Self> {
         let dir = tempfile::tempdir().expect("create the server's directory");
-        let child = spawn(file, dir.path());
-        let mut server = Self { child, port, dir };
-        server.wait_until_ready();
-        server
+        let child = start(file, dir.path(), port, Instant::now())?;
+        Some(Self { child, port, dir })
     }
 
     /// Returns its address, such as `nats://127.0.0.1:4222`.
@@ -134,7 +135,7 @@ impl NatsServer {
     /// Returns its output so far.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
+        log(self.dir.path())
     }
 
     /// Kills the server and starts it again with the same store and port.
@@ -143,26 +144,19 @@ impl NatsServer {
     /// If it does not start.
     pub fn restart(&mut self) {
         self.kill();
-        self.child = spawn(&self.dir.path().join("server.conf"), self.dir.path());
-        self.wait_until_ready();
+        let (file, begin) = (self.dir.path().join("server.conf"), Instant::now());
+        while self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+            if let Some(child) = start(&file, self.dir.path(), self.port, begin) {
+                self.child = child;
+                return;
+            }
+        }
     }
 
     /// Kills the server. Its store stays until the value is dropped.
     pub fn kill(&mut self) {
         let _ = self.child.kill(); // it may have ended
         let _ = self.child.wait();
-    }
-
-    /// Waits until the server greets a connection.
-    fn wait_until_ready(&mut self) {
-        let start = Instant::now();
-        while !greets(self.port) {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                panic!("the NATS server ended ({status}): {}", self.log());
-            }
-            assert!(start.elapsed() < PATIENCE, "no NATS server: {}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 }
 
@@ -192,6 +186,34 @@ pub fn free_port() -> u16 {
         }
     }
     panic!("no free port in {PORTS:?}");
+}
+
+/// Starts a server and waits until it greets a connection. Returns `None` if another process has
+/// one of its ports.
+fn start(file: &Path, dir: &Path, port: u16, begin: Instant) -> Option<Child> {
+    let mut child = spawn(file, dir);
+    loop {
+        // Another process that has the port may greet too.
+        let is_ready = greets(port);
+        if let Ok(Some(status)) = child.try_wait() {
+            // The configuration may name a log beside itself.
+            let beside = file.parent().filter(|beside| *beside != dir);
+            let log = log(dir) + &beside.map(log).unwrap_or_default();
+            let is_taken = log.contains("address already in use") && begin.elapsed() < PATIENCE;
+            assert!(is_taken, "the NATS server ended ({status}): {log}");
+            return None;
+        }
+        if is_ready {
+            return Some(child);
+        }
+        assert!(begin.elapsed() < PATIENCE, "no NATS server: {}", log(dir));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Returns the output of a server.
+fn log(dir: &Path) -> String {
+    fs::read_to_string(dir.join("server.log")).unwrap_or_default()
 }
 
 fn spawn(file: &Path, dir: &Path) -> Child {

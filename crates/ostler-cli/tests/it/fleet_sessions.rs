@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 use crate::fleet::Fleet;
 use crate::rig::{Rig, collect, finish, signal};
-use crate::serve::{Served, block_on, command};
+use crate::serve::{Served, block_on_patiently as block_on, command};
 
 const ALLOW: Answer = Answer {
     decision: AnswerDecision::Allow,

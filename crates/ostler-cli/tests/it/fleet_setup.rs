@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -91,18 +92,15 @@ fn a_status_shows_workers_and_what_the_server_refused() {
     }
     let rig = Rig::new();
     let run = |args: &[&str]| finish(&mut rig.ostler(args));
-    let port = free_port();
-    json(&run(&[
-        "fleet",
-        "init",
-        "fleet",
-        "--host",
-        "localhost",
-        "--port",
-        &port.to_string(),
-        "--json",
-    ]));
-    let server = NatsServer::start_file(&rig.path("fleet/server.conf"), port);
+    let start = || {
+        let (dir, port) = ("fleet", free_port());
+        let _ = std::fs::remove_dir_all(rig.path(dir)); // of a port that was taken
+        let number = port.to_string();
+        let host = ["--host", "localhost", "--port", &number, "--json"];
+        json(&run(&[&["fleet", "init", dir][..], &host].concat()));
+        NatsServer::start_file(&rig.path("fleet/server.conf"), port)
+    };
+    let server = std::iter::repeat_with(start).flatten().next().unwrap();
     json(&run(&["fleet", "prepare", "--dir", "fleet", "--json"]));
     let owner = ["--member", "fleet/members/owner/fleet.toml"];
     let status = |args: &[&str]| run(&[&["fleet", "status"], &owner[..], args].concat());
@@ -156,11 +154,16 @@ fn a_status_shows_workers_and_what_the_server_refused() {
 
 /// Starts `ostler fleet up`. Returns the process and what it says.
 fn up(rig: &Rig) -> (Child, Value) {
+    up_with(rig, &nats::program().unwrap())
+}
+
+/// Starts `ostler fleet up` with this program of the server.
+fn up_with(rig: &Rig, program: &Path) -> (Child, Value) {
     let args = [
         "fleet", "up", "--local", "2", "--agents", "scripted", "--json",
     ];
     let mut command = rig.ostler(&args);
-    command.env(nats::VARIABLE, nats::program().unwrap());
+    command.env(nats::VARIABLE, program);
     let mut child = command.spawn().unwrap();
     // Several lines, which end when the object does.
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -206,6 +209,31 @@ fn a_local_fleet_gives_the_same_table_and_leaves_nothing() {
         "the server runs"
     );
     assert!(!Path::new(member).exists(), "{member}");
+}
+
+#[test]
+fn a_local_fleet_starts_although_its_port_is_taken() {
+    let test = "a_local_fleet_starts_although_its_port_is_taken";
+    if !ostler_testkit::machine::can_run(test, &nats::need()) {
+        return;
+    }
+    let rig = Rig::new();
+    // The first server finds its port taken.
+    let (real, marker) = (nats::program().unwrap(), rig.path("started"));
+    let text = format!(
+        "#!/bin/sh\n[ -e {0} ] && exec {1} \"$@\"\necho \"$2\" > {0}\n\
+         echo 'Error listening: bind: address already in use' > \"${{2%/*}}/server.log\"\nexit 1\n",
+        marker.display(),
+        real.display()
+    );
+    let program = rig.file("nats-server", &text);
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let (child, said) = up_with(&rig, &program);
+    assert!(said["url"].is_string(), "{said}");
+    let first = std::fs::read_to_string(&marker).unwrap();
+    assert!(!Path::new(first.trim()).exists(), "{first}");
+    signal(&child, Signal::INT);
+    assert_eq!(collect(child).code, Some(0));
 }
 
 #[test]

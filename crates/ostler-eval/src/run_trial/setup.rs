@@ -363,7 +363,7 @@ fn hidden(request: &TrialRequest, services: &TrialServices) -> Vec<PathBuf> {
     }
     paths.extend(case.mounts.as_ref().map(|root| root.task_dir.clone()));
     // Hidden tests and programs beside the case.
-    paths.extend(case.evaluator_files().into_iter().map(|file| file.path));
+    paths.extend(case.evaluator_paths());
     // Git reads a repository on this machine in place; its later commits must stay hidden too.
     if let Source::Repository { url, .. } = &case.source {
         let path = Path::new(url.strip_prefix("file://").unwrap_or(url));

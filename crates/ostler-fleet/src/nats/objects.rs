@@ -7,6 +7,7 @@ use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::object_store::{Config, ObjectStore};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
+use ostler_core::event::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -111,7 +112,8 @@ impl Connection {
         store.during("finding a bucket")
     }
 
-    /// Stores a file as an object, unless an object with this name and content exists.
+    /// Stores a file as an object, unless one with this name and content was stored after a time.
+    /// An object expires a week after it was stored.
     ///
     /// # Errors
     /// If the file cannot be read, or the server does not store it.
@@ -120,6 +122,7 @@ impl Connection {
         bucket: &str,
         announced: Announced<'_>,
         file: &Path,
+        newer_than: Timestamp,
     ) -> Result<(), FleetError> {
         let store = self.jetstream.get_object_store(bucket).await;
         let store = store.during("finding a bucket")?;
@@ -127,9 +130,13 @@ impl Connection {
             .await
             .during("storing an object")?;
         let existing = store.info(announced.name).await.ok();
-        let existing = existing.filter(|info| !info.deleted);
-        let digest = existing.and_then(|info| info.digest);
-        if digest.is_some_and(|digest| digest == object_digest(announced.sha256)) {
+        let is_stored = existing.is_some_and(|info| {
+            let stored = info.modified.map(|at| at.unix_timestamp() * 1000);
+            !info.deleted
+                && info.digest == Some(object_digest(announced.sha256))
+                && stored.is_some_and(|at| at > newer_than.0)
+        });
+        if is_stored {
             return Ok(());
         }
         store

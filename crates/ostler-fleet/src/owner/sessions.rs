@@ -96,7 +96,7 @@ impl FleetSessions {
         };
         let router = Router::start(&connection, &owner, &mut tasks).await?;
         Ok(Arc::new(Self {
-            attacher: Attacher::new(connection.clone()),
+            attacher: Attacher::new(connection.clone(), now),
             connection,
             options,
             router,

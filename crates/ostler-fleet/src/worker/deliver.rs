@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_core::event::Timestamp;
 use ostler_eval::trial::TrialResult;
 
 use super::{Worker, locked};
@@ -111,8 +112,11 @@ impl Worker {
             sha256: &artifacts.sha256,
             bytes: artifacts.bytes,
         };
+        // Its name is that of the attempt.
+        let ever = Timestamp(0);
         while file.is_file() {
-            match self.connection.put_object(&bucket, announced, &file).await {
+            let put = self.connection.put_object(&bucket, announced, &file, ever);
+            match put.await {
                 Ok(()) => return,
                 Err(_) => tokio::time::sleep(RETRY).await,
             }

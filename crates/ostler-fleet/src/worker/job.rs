@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::claims::Lease;
-use super::session::{Requests, SessionJob};
+use super::session::{Requests, SessionJob, reason};
 use super::{Running, SignedItem, Stop, StopReason, Worker, locked};
 use crate::archive;
 use crate::item::{Item, TrialWork, Work};
@@ -167,7 +167,11 @@ impl Worker {
     ) -> Attempt {
         let mut work = TrialWork::clone(work);
         let artifacts = dir.join("artifacts");
-        let laid_out = self.lay_out(&mut work, &dir.join("root")).await;
+        let (root, mut stop) = (dir.join("root"), stopped.clone());
+        let laid_out = tokio::select! {
+            laid_out = self.lay_out(&mut work, &root) => Ok(laid_out),
+            reason = reason(&mut stop) => Err(reason),
+        };
         let request = TrialRequest {
             run: work.run.clone(),
             case: Arc::new(work.case),
@@ -177,12 +181,15 @@ impl Worker {
             artifacts,
             cap_usd: work.cap_usd,
         };
-        let failed = |message: String| Attempt {
+        let unstarted = |disposition, message: String| Attempt {
             result: unplaced(&request, self.host.now(), message),
-            disposition: Disposition::Retry(None),
+            disposition,
         };
-        if let Err(error) = laid_out {
-            return failed(error.to_string());
+        let failed = |message| unstarted(Disposition::Retry(None), message);
+        match laid_out {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return failed(error.to_string()),
+            Err(reason) => return unstarted(Disposition::Cancel, reason.as_str().to_owned()),
         }
         let options = TrialOptions {
             isolation: work.isolation,

@@ -467,7 +467,7 @@ impl Worker {
 
 impl StopReason {
     /// Returns the reason as a part of a sentence.
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "its owner asked for it",
             Self::Lease => "its owner did not renew its lease",
@@ -476,8 +476,8 @@ impl StopReason {
     }
 }
 
-/// Waits until the session is to be stopped.
-async fn reason(stopped: &mut watch::Receiver<Option<StopReason>>) -> StopReason {
+/// Waits until the attempt is to be stopped.
+pub(super) async fn reason(stopped: &mut watch::Receiver<Option<StopReason>>) -> StopReason {
     let found = stopped.wait_for(Option::is_some).await.map(|found| *found);
     match found {
         Ok(Some(reason)) => reason,

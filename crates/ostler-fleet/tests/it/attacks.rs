@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::rig::{PATIENCE, Rig, has_server, now, token, until};
 
-fn needs() -> Needs {
+pub(crate) fn needs() -> Needs {
     Needs {
         kind: WorkKind::Trial,
         agent: "claude".to_owned(),
@@ -65,7 +65,7 @@ async fn publish(connection: &Connection, id: &str, payload: Vec<u8>) {
     connection.publish_item(&class, id, payload).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn items_that_are_not_signed_expired_or_beyond_the_policy_are_refused_by_name() {
     let test = "items_that_are_not_signed_expired_or_beyond_the_policy_are_refused_by_name";
     if !has_server(test) {
@@ -175,7 +175,7 @@ fn place_is_ready(place: &ostler_fleet::owner::FleetPlace) {
     ostler_eval::place::Place::on_adopted(place);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_item_is_run_once_however_often_it_is_published() {
     if !has_server("an_item_is_run_once_however_often_it_is_published") {
         return;
@@ -212,11 +212,22 @@ async fn an_item_is_run_once_however_often_it_is_published() {
     .await;
     rig.release("agent");
     assert_eq!(running.await.unwrap().unwrap(), RunEnd::Complete);
-    assert_eq!(first.finish().await + second.finish().await, 1);
+    // Nor later, on the worker that has run it.
+    assert_eq!(second.finish().await, 0);
+    let payload = copied.payload.to_vec();
+    let published = connection.publish_item(&class, "copy-4", payload);
+    published.await.unwrap();
+    until("the replay is refused", || {
+        let workers = place.workers();
+        let mut refused = workers.iter().flat_map(|beat| &beat.refused);
+        refused.any(|it| it.reason.contains("it is a replay"))
+    })
+    .await;
+    assert_eq!(first.finish().await, 1);
     assert_eq!(rig.lines("started"), 1);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_every_worker_declines_says_why() {
     if !has_server("an_attempt_that_every_worker_declines_says_why") {
         return;
@@ -239,7 +250,7 @@ async fn an_attempt_that_every_worker_declines_says_why() {
     assert!(message.contains("w1: it names no budget"), "{message}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_the_owner_did_not_sign_starts_nothing() {
     if !has_server("a_grant_that_the_owner_did_not_sign_starts_nothing") {
         return;

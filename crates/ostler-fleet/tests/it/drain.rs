@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::rig::{PATIENCE, Rig, check_books, has_server, until};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_takes_one_job_hands_it_back() {
     if !has_server("a_worker_that_takes_one_job_hands_it_back") {
         return;
@@ -20,13 +20,22 @@ async fn a_worker_that_takes_one_job_hands_it_back() {
     let (rig, server) = (Rig::new(), NatsServer::start());
     let place = rig.place(&server.url(), "run", PATIENCE).await;
     rig.hold("agent");
-    let runner = Arc::new(rig.runner("run", &rig.plain_suite(1), place));
+    let runner = Arc::new(rig.runner("run", &rig.plain_suite(1), place.clone()));
     let (_stop, cancelled) = watch::channel(false);
     let running = tokio::spawn(runner.run(cancelled));
     let mut options = rig.worker_options("w1");
     options.max_jobs = Some(1);
+    options.capacity = 4;
     let worker = rig.worker(&server.url(), options).await;
     until("the agent has started", || rig.lines("started") == 1).await;
+    // It does not offer what it will not take.
+    until("the heartbeat says so", || {
+        let workers = place.workers();
+        workers
+            .iter()
+            .any(|beat| beat.draining && beat.capacity == 1)
+    })
+    .await;
     worker.drain.send_replace(Drain::Finish);
     worker.drain.send_replace(Drain::HandBack);
     // The gate is still closed: only the stop ends the agent.
@@ -41,7 +50,7 @@ async fn a_worker_that_takes_one_job_hands_it_back() {
     assert_eq!(states, [AttemptState::Lost, AttemptState::Accepted]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_whose_server_is_gone_drains_and_delivers_later() {
     if !has_server("a_worker_whose_server_is_gone_drains_and_delivers_later") {
         return;
@@ -75,7 +84,7 @@ async fn a_worker_whose_server_is_gone_drains_and_delivers_later() {
     assert_eq!(trials[0].attempts.len(), 1, "{trials:?}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn attempts_under_way_count_against_the_budget_of_the_day() {
     if !has_server("attempts_under_way_count_against_the_budget_of_the_day") {
         return;

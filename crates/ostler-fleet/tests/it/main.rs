@@ -16,4 +16,5 @@ mod ledger;
 mod rig;
 mod sessions;
 mod slow;
+mod supply;
 mod trials;

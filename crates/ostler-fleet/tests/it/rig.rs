@@ -96,7 +96,7 @@ impl Rig {
         let fake = fake.display();
         let text = format!(
             "#!/bin/sh\ncase \"$1\" in --version|auth) exec {fake} \"$@\";; esac\n\
-             echo \"$PPID\" >> {root}/started\n\
+             echo \"$$\" >> {root}/agents\necho \"$PPID\" >> {root}/started\n\
              while [ -e {root}/hold-agent ]; do kill -0 $PPID || exit; sleep 0.05; done\n\
              echo changed >> file.txt\necho . >> {root}/spent\nexec {fake} \"$@\"\n"
         );
@@ -350,10 +350,6 @@ impl Rig {
         }
     }
 
-    fn log(&self, name: &str) -> fs::File {
-        fs::File::create(self.path(&name.replace(':', "_"))).unwrap()
-    }
-
     /// Starts a worker in this process.
     pub(crate) async fn worker(&self, url: &str, options: WorkerOptions) -> RunningWorker {
         let connection = self.connect(url, options.name.as_str()).await;
@@ -402,16 +398,19 @@ impl Rig {
             }
             None => Command::new(own),
         };
+        // A process that outlives the test does not hold the test's own output.
+        let log = self.path(&format!("{role}-{argument}.log").replace(':', "_"));
+        let output = fs::File::create(&log).unwrap();
         let child = command
             .args(["--exact", role, "--nocapture"])
             .env(DIRECTORY, &self.dir)
             .env(SERVER, url)
             .env(ARGUMENT, argument)
             .stdin(Stdio::null())
-            .stdout(self.log(&format!("{role}-{argument}.log")))
-            .stderr(Stdio::inherit())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output)
             .spawn();
-        Process(child.unwrap())
+        Process(child.unwrap(), log)
     }
 }
 
@@ -420,8 +419,8 @@ pub(crate) const DIRECTORY: &str = "FLEET_TEST_RIG";
 pub(crate) const SERVER: &str = "FLEET_TEST_SERVER";
 pub(crate) const ARGUMENT: &str = "FLEET_TEST_ARGUMENT";
 
-/// Another process, killed on drop.
-pub(crate) struct Process(pub(crate) Child);
+/// Another process and its log, which a test that fails prints. It is killed on drop.
+pub(crate) struct Process(pub(crate) Child, PathBuf);
 
 impl Process {
     pub(crate) fn kill(&mut self) {
@@ -437,8 +436,16 @@ impl Process {
 }
 
 impl Drop for Process {
+    #[expect(
+        clippy::print_stderr,
+        reason = "the log belongs to the output of a test that fails"
+    )]
     fn drop(&mut self) {
         self.kill();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(&self.1).unwrap_or_default();
+            eprintln!("{}:\n{log}", self.1.display());
+        }
     }
 }
 

@@ -24,16 +24,14 @@ use ostler_fleet::worker::Drain;
 use ostler_store::Store;
 use ostler_testkit::nats::NatsServer;
 
+use crate::failures::SHORT;
 use crate::rig::{PATIENCE, Rig, has_server, now, patiently, token, until};
 
-/// A lease that a test can wait for, and longer than a busy machine holds a worker up.
-const SHORT: Duration = Duration::from_secs(10);
-
 /// Answers every message.
-const ECHO: &str = "loop 1000\nread-user\ninit\ntext hi\nresult hi\nend";
+pub(crate) const ECHO: &str = "loop 1000\nread-user\ninit\ntext hi\nresult hi\nend";
 
 impl Rig {
-    async fn sessions(&self, url: &str, lease: Duration) -> Arc<FleetSessions> {
+    pub(crate) async fn sessions(&self, url: &str, lease: Duration) -> Arc<FleetSessions> {
         let connection = self.connect(url, "owner").await;
         self.sessions_on(connection, self.key(), lease).await
     }

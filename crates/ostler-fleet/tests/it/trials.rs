@@ -23,7 +23,7 @@ fn results(store: &Store, run: &str) -> BTreeMap<String, TrialResult> {
         .collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_trial_on_a_worker_looks_as_if_it_ran_here() {
     if !has_server("a_trial_on_a_worker_looks_as_if_it_ran_here") {
         return;
@@ -55,7 +55,7 @@ async fn a_trial_on_a_worker_looks_as_if_it_ran_here() {
     assert_eq!(left, 0);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn two_workers_give_the_same_results_as_this_machine() {
     if !has_server("two_workers_give_the_same_results_as_this_machine") {
         return;
@@ -117,7 +117,7 @@ async fn two_workers_give_the_same_results_as_this_machine() {
     assert_eq!((here.len(), &here), (6, &there));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_run_without_workers_waits_for_one() {
     if !has_server("a_run_without_workers_waits_for_one") {
         return;

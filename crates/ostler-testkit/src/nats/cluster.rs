@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{PATIENCE, free_port, greets, spawn};
+use super::{PATIENCE, free_port, start};
 
 /// Number of nodes.
 pub const NODES: usize = 3;
@@ -29,13 +29,6 @@ struct Node {
     monitor: u16,
 }
 
-impl Node {
-    /// Returns the output of its last start.
-    fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("server.log")).unwrap_or_default()
-    }
-}
-
 impl NatsCluster {
     /// Starts three nodes and waits until they have a leader.
     ///
@@ -43,6 +36,19 @@ impl NatsCluster {
     /// If they do not start.
     #[must_use]
     pub fn start() -> Self {
+        let begin = Instant::now();
+        loop {
+            let mut cluster = Self::configure();
+            // Another process may have taken a port in between: then all of them are others.
+            if (0..NODES).all(|number| cluster.spawn(number, begin)) {
+                let _ = cluster.wait("a leader of the cluster", |cluster| cluster.meta_leader());
+                return cluster;
+            }
+        }
+    }
+
+    /// Writes the configurations of three nodes on free ports.
+    fn configure() -> Self {
         let dir = tempfile::tempdir().expect("create the cluster's directory");
         let routes: Vec<u16> = (0..NODES).map(|_| free_port()).collect();
         let all: Vec<String> = routes
@@ -71,15 +77,10 @@ impl NatsCluster {
             fs::write(node.dir.join("server.conf"), text).expect("write a configuration");
             node
         });
-        let mut cluster = Self {
+        Self {
             nodes: nodes.collect(),
             _dir: dir,
-        };
-        for number in 0..NODES {
-            cluster.spawn(number);
         }
-        let _ = cluster.wait("a leader of the cluster", |cluster| cluster.meta_leader());
-        cluster
     }
 
     /// Returns the addresses of all nodes, separated by commas.
@@ -109,7 +110,8 @@ impl NatsCluster {
     /// If it does not start.
     pub fn restart(&mut self, number: usize) {
         self.kill(number);
-        self.spawn(number);
+        let begin = Instant::now();
+        while !self.spawn(number, begin) {} // another process has its port for a moment
         self.wait("the node is healthy", |cluster| {
             let node = &cluster.nodes[number];
             get(node.monitor, "/healthz").filter(|reply| reply["status"] == "ok")
@@ -145,32 +147,11 @@ impl NatsCluster {
         running.filter_map(|node| get(node.monitor, page)).next()
     }
 
-    fn spawn(&mut self, number: usize) {
+    /// Starts a node. Returns false if another process has one of its ports.
+    fn spawn(&mut self, number: usize, begin: Instant) -> bool {
         let node = &mut self.nodes[number];
-        let start = Instant::now();
-        while node.child.is_none() {
-            let mut child = spawn(&node.dir.join("server.conf"), &node.dir);
-            while !greets(node.port) {
-                // Another process may have its port for a moment.
-                if child.try_wait().is_ok_and(|ended| ended.is_some()) {
-                    break;
-                }
-                assert!(
-                    start.elapsed() < PATIENCE,
-                    "no greeting of n{number}: {}",
-                    node.log()
-                );
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            match child.try_wait() {
-                Ok(None) => node.child = Some(child),
-                _ => assert!(
-                    start.elapsed() < PATIENCE,
-                    "n{number} ended: {}",
-                    node.log()
-                ),
-            }
-        }
+        node.child = start(&node.dir.join("server.conf"), &node.dir, node.port, begin);
+        node.child.is_some()
     }
 
     fn wait<T>(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> Option<T>) -> T {

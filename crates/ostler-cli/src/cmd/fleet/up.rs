@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use ostler_fleet::setup::{FleetDir, NewFleet, SetupError};
 use ostler_fleet::subject::Token;
 use ostler_fleet::worker::{Drain, Worker, WorkerError};
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -28,6 +30,11 @@ use crate::signals::{SignalAction, Signals};
 
 /// How long the server may take to start.
 const START: Duration = Duration::from_secs(60);
+/// Ports of the server, below those that the kernel gives to outgoing connections (32768 to 60999):
+/// there, one of them could take the port before the server does, or connect to itself.
+const PORTS: Range<u16> = 12_000..32_000;
+/// Distance between the ports at which two processes with consecutive ids start to search.
+const PORTS_PER_PROCESS: u32 = 32;
 /// Time between two tries to reach it.
 const RETRY: Duration = Duration::from_millis(50);
 /// How long the server may run.
@@ -35,6 +42,14 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The server's process. Dropping it ends it.
 type Server = Pin<Box<dyn Future<Output = Result<ProgramOutput, ProgramError>>>>;
+
+/// A server with its streams.
+struct LocalServer {
+    fleet: FleetDir,
+    process: Server,
+    /// Directory of everything that is removed in the end.
+    dir: TempDir,
+}
 
 pub(super) async fn run(args: FleetUpArgs) -> Result<Code> {
     environment::start_guard();
@@ -45,22 +60,14 @@ pub(super) async fn run(args: FleetUpArgs) -> Result<Code> {
             server::VARIABLE
         ))
     })?;
-    let dir = tempfile::tempdir().map_err(Fault::internal)?;
-    let fleet = set_up(dir.path(), args.local)?;
-    let config = fleet.server_config().to_string_lossy().into_owned();
-    let argv = [
-        program.to_string_lossy().into_owned(),
-        "--config".to_owned(),
-        config,
-    ];
-    let host = environment::host();
-    let server = Program::new(&host, argv, dir.path()).timeout(FOREVER);
-    let mut server: Server = Box::pin(server.run());
-    tokio::select! {
-        prepared = until_prepared(&fleet) => prepared?,
-        ended = &mut server => return Err(ended_early(&fleet, ended)),
+    let LocalServer {
+        dir,
+        fleet,
+        process: mut server,
+    } = tokio::select! {
+        started = start_server(&program, args.local) => started?,
         () = stopped(&mut signals) => return Ok(exit::OK),
-    }
+    };
     let (drain, draining) = watch::channel(Drain::No);
     let mut workers = JoinSet::new();
     for name in fleet.fleet.workers.keys() {
@@ -92,14 +99,43 @@ pub(super) async fn run(args: FleetUpArgs) -> Result<Code> {
     }
 }
 
-/// Writes the files of a fleet with this number of workers on a free port of this machine.
-fn set_up(dir: &Path, workers: u32) -> Result<FleetDir> {
+/// Starts a server and creates its streams. If another process takes its port first, it is started
+/// again with another one.
+async fn start_server(program: &Path, workers: u32) -> Result<LocalServer> {
+    let host = environment::host();
+    for port in free_ports(std::process::id().wrapping_mul(PORTS_PER_PROCESS)) {
+        let dir = tempfile::tempdir().map_err(Fault::internal)?;
+        let fleet = set_up(dir.path(), workers, port)?;
+        let config = fleet.server_config().to_string_lossy().into_owned();
+        let argv = [
+            program.to_string_lossy().into_owned(),
+            "--config".to_owned(),
+            config,
+        ];
+        let process = Program::new(&host, argv, dir.path()).timeout(FOREVER);
+        let mut process: Server = Box::pin(process.run());
+        let ended = tokio::select! {
+            prepared = until_prepared(&fleet) => {
+                prepared?;
+                return Ok(LocalServer { fleet, process, dir });
+            }
+            ended = &mut process => ended,
+        };
+        if !log(&fleet).contains("address already in use") {
+            return Err(ended_early(&fleet, ended));
+        }
+    }
+    Err(Fault::unavailable("no free port on this machine"))
+}
+
+/// Writes the files of a fleet with this number of workers on a port of this machine.
+fn set_up(dir: &Path, workers: u32, port: u16) -> Result<FleetDir> {
     let names = (1..=workers).map(|number| format!("local-{number}").parse());
     let workers: Vec<Token> = names.collect::<Result<_, _>>().map_err(Fault::internal)?;
     let owner = "owner".parse().map_err(Fault::internal)?;
     let new = NewFleet {
         hosts: vec!["localhost".to_owned()],
-        port: free_port().map_err(Fault::internal)?,
+        port,
         listen: "127.0.0.1".to_owned(),
         owners: vec![owner],
         workers,
@@ -112,8 +148,13 @@ fn set_up(dir: &Path, workers: u32) -> Result<FleetDir> {
     )?)
 }
 
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+/// Returns the ports of this machine that nothing listens on, from a place in their range on.
+fn free_ports(first: u32) -> impl Iterator<Item = u16> {
+    let count = u32::from(PORTS.end - PORTS.start);
+    let offsets = (0..count).map(move |number| first.wrapping_add(number) % count);
+    offsets
+        .filter_map(|offset| Some(PORTS.start + u16::try_from(offset).ok()?))
+        .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
 }
 
 /// Waits for a signal that ends the program.
@@ -144,10 +185,14 @@ fn ended_early(fleet: &FleetDir, ended: Result<ProgramOutput, ProgramError>) -> 
         Ok(output) => output,
         Err(error) => return Fault::unavailable(error.to_string()),
     };
-    let log = std::fs::read_to_string(fleet.log_file()).unwrap_or_default();
-    let text = output.stderr_text();
+    let (log, text) = (log(fleet), output.stderr_text());
     let said = text.lines().chain(log.lines()).last().unwrap_or_default();
     Fault::unavailable(format!("the NATS server ended: {}", said.trim()))
+}
+
+/// Returns the server's log so far.
+fn log(fleet: &FleetDir) -> String {
+    std::fs::read_to_string(fleet.log_file()).unwrap_or_default()
 }
 
 /// Prepares a worker in this process.
@@ -206,4 +251,17 @@ fn print_use(args: &FleetUpArgs, fleet: &FleetDir) {
     outln!("  ostler serve --fleet --member {member}");
     outln!("  ostler fleet status --member {member}");
     outln!("Ctrl-C ends it, and removes everything that it stored.");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_port_is_not_one_that_a_connection_may_have() {
+        let first = free_ports(7).next().unwrap();
+        assert!(PORTS.contains(&first), "{first}");
+        let _taken = TcpListener::bind(("127.0.0.1", first)).unwrap();
+        assert!(free_ports(7).take(3).all(|port| port != first));
+    }
 }

@@ -1,7 +1,8 @@
 //! Chaos: workers, the owner and the leading server are killed, paused and cut off at random, and
 //! artifacts are damaged. Every trial is accepted once, and the books are those of the agent.
 //!
-//! [`ROUNDS`] sets the number of rounds, and [`SEED`] repeats a sequence of failures.
+//! [`ROUNDS`] sets the number of rounds, and [`SEED`] repeats a sequence of failures. Each kind of
+//! failure happens at least once: rounds are added until it has.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream;
 use ostler_core::log::Log as _;
 use ostler_eval::identity::sha256;
 use ostler_eval::runner::RunEnd;
 use ostler_eval::trial::TrialResult;
-use ostler_fleet::nats::Announced;
 use ostler_store::{AttemptState, Ledger};
 use ostler_testkit::nats::NatsCluster;
 use rustix::process::Signal;
@@ -22,7 +23,7 @@ use tokio::sync::watch;
 
 use super::link::{self, Link};
 use crate::rig::{
-    ARGUMENT, COST, DIRECTORY, PATIENCE, Process, Rig, SERVER, check_events, has_server,
+    ARGUMENT, COST, DIRECTORY, PATIENCE, Process, Rig, SERVER, check_events, has_server, patiently,
 };
 
 /// Variable with the number of rounds; four without it.
@@ -33,6 +34,10 @@ const SEED: &str = "FLEET_CHAOS_SEED";
 const MANY: u64 = 10;
 /// Number of trials of a round.
 const TRIALS: u32 = 6;
+/// Rounds that may be added until every kind of failure has happened.
+const MORE_ROUNDS: u64 = 8;
+/// Number of attempts that a worker runs at once.
+const CAPACITY: u32 = 2;
 /// Lease of an attempt.
 const LEASE: Duration = Duration::from_secs(4);
 /// How long the owner waits for results of lost attempts: longer than a worker is cut off.
@@ -56,7 +61,7 @@ async fn worker_process() {
         return;
     };
     let mut options = rig.worker_options(&name);
-    options.capacity = 2;
+    options.capacity = CAPACITY;
     let worker = rig.worker(&url, options).await;
     worker.task.await.unwrap().unwrap();
 }
@@ -92,6 +97,26 @@ impl Random {
     }
 }
 
+/// What can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Failure {
+    WorkerKilled,
+    OwnerKilled,
+    LeaderKilled,
+    WorkerPaused,
+    WorkerCutOff,
+    ArtifactDamaged,
+}
+
+const FAILURES: [Failure; 6] = [
+    Failure::WorkerKilled,
+    Failure::OwnerKilled,
+    Failure::LeaderKilled,
+    Failure::WorkerPaused,
+    Failure::WorkerCutOff,
+    Failure::ArtifactDamaged,
+];
+
 /// A fleet of processes.
 struct Fleet {
     rig: Rig,
@@ -102,7 +127,11 @@ struct Fleet {
     run: String,
     random: Random,
     cut_off: Duration,
-    /// How often something happened, by name.
+    /// Failures to come, from the last one.
+    failures: Vec<Failure>,
+    /// How often each failure happened.
+    happened: BTreeMap<Failure, u32>,
+    /// How often something else happened, by name.
     counts: BTreeMap<&'static str, u32>,
 }
 
@@ -122,6 +151,8 @@ impl Fleet {
             run: String::new(),
             random,
             cut_off,
+            failures: Vec::new(),
+            happened: BTreeMap::new(),
             counts: BTreeMap::new(),
         };
         for number in 0..WORKERS.len() {
@@ -172,48 +203,54 @@ impl Fleet {
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
 
+    /// Returns the next failure. Each kind comes once before one comes again.
+    fn next_failure(&mut self) -> Failure {
+        if self.failures.is_empty() {
+            self.failures = FAILURES.to_vec();
+            for last in (1..FAILURES.len()).rev() {
+                let other = self.random.next(u64::try_from(last).unwrap() + 1);
+                self.failures.swap(last, usize::try_from(other).unwrap());
+            }
+        }
+        self.failures.pop().unwrap()
+    }
+
     /// Lets something fail, and repairs it.
     async fn fail_something(&mut self) {
         let number = usize::try_from(self.random.next(3)).unwrap();
-        let action = match self.random.next(12) {
-            0..=2 => {
+        let failure = self.next_failure();
+        let mut has_happened = true;
+        match failure {
+            Failure::WorkerKilled => {
                 self.workers[number].kill();
                 self.pause(1_000).await;
-                "worker kills"
             }
-            3..=5 => {
+            Failure::OwnerKilled => {
                 if let Some(owner) = &mut self.owner {
                     owner.kill();
                 }
                 self.pause(2_000).await;
-                "owner kills"
             }
-            6 | 7 => {
+            Failure::LeaderKilled => {
                 let leader = self.leader().await;
                 self.cluster.kill(leader);
                 self.pause(2_000).await;
                 self.supervise();
                 self.cluster.restart(leader);
-                "leader kills"
             }
-            8 | 9 => {
+            Failure::WorkerPaused => {
                 self.workers[number].signal(Signal::STOP);
                 tokio::time::sleep(LEASE + Duration::from_secs(2)).await;
                 self.workers[number].signal(Signal::CONT);
-                "pauses"
             }
-            10 => {
+            Failure::WorkerCutOff => {
                 self.link.cut();
                 tokio::time::sleep(self.cut_off).await;
                 self.link.restore();
-                "cut-offs"
             }
-            _ => {
-                self.damage_artifacts().await;
-                "damages"
-            }
-        };
-        *self.counts.entry(action).or_default() += 1;
+            Failure::ArtifactDamaged => has_happened = self.damage_artifacts().await > 0,
+        }
+        *self.happened.entry(failure).or_default() += u32::from(has_happened);
         self.supervise();
     }
 
@@ -230,28 +267,25 @@ impl Fleet {
         }
     }
 
-    /// Replaces the artifacts of attempts that were delivered while the owner is away.
-    async fn damage_artifacts(&mut self) {
+    /// Changes the artifacts of attempts that were delivered while the owner is away. Returns their
+    /// number.
+    async fn damage_artifacts(&mut self) -> u32 {
         self.wait_for(|fleet| !fleet.running().is_empty()).await;
         if let Some(owner) = &mut self.owner {
             owner.kill();
         }
         self.wait_for(|fleet| !fleet.delivered().is_empty()).await;
-        let delivered = self.delivered();
-        let evil = self.rig.path("evil");
-        fs::write(&evil, "evil").unwrap();
-        let connection = self.rig.connect(&self.cluster.url(), "mallory").await;
-        for (worker, object) in delivered {
-            let announced = Announced {
-                name: &object,
-                sha256: &sha256("evil"),
-                bytes: 4,
-            };
-            let bucket = format!("artifacts_{worker}");
+        let url = self.cluster.url();
+        let servers: Vec<&str> = url.split(',').collect();
+        let client = patiently(|| async_nats::connect(&servers)).await;
+        let streams = jetstream::new(client);
+        let mut damaged = 0;
+        for (worker, object) in self.delivered() {
             // The server may have no leader at this moment.
-            let put = connection.put_object(&bucket, announced, &evil).await;
-            *self.counts.entry("damaged artifacts").or_default() += u32::from(put.is_ok());
+            damaged += u32::from(damage(&streams, &worker, &object).await.is_some());
         }
+        *self.counts.entry("damaged artifacts").or_default() += damaged;
+        damaged
     }
 
     /// Waits for a while until something holds.
@@ -298,7 +332,7 @@ impl Fleet {
     async fn round(&mut self, number: u64) {
         self.run = format!("run-{number}");
         self.start_owner();
-        for _ in 0..=self.random.next(3) {
+        for _ in 0..2 + self.random.next(2) {
             self.pause(1_500).await;
             self.fail_something().await;
         }
@@ -368,8 +402,23 @@ impl Fleet {
         assert!((cost.unwrap_or(0.0) - f64::from(booked) * COST).abs() < 1e-9);
     }
 
+    /// Returns true if every kind of failure has happened.
+    fn has_seen_all(&self) -> bool {
+        let mut counts = FAILURES.iter().map(|it| self.happened.get(it));
+        counts.all(|count| count.is_some_and(|count| *count > 0))
+    }
+
     /// Ends the fleet, and checks that no process of it is left.
     async fn end(mut self) {
+        assert!(self.has_seen_all(), "{:?}", self.happened);
+        // An answer without a report belongs to an attempt that something ended in between.
+        let count = |name: &str| self.counts.get(name).copied().unwrap_or_default();
+        let ended: u32 = self.happened.values().sum::<u32>() + count("worker restarts");
+        assert!(
+            count("unmetered attempts") <= CAPACITY * ended,
+            "{:?}",
+            self.counts
+        );
         self.workers.iter_mut().for_each(Process::kill);
         let begin = Instant::now();
         loop {
@@ -381,6 +430,20 @@ impl Fleet {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+/// Flips a byte of a stored object, whose announced hash stays as it is.
+async fn damage(streams: &jetstream::Context, worker: &str, object: &str) -> Option<()> {
+    let bucket = format!("artifacts_{worker}");
+    let store = streams.get_object_store(&bucket).await.ok()?;
+    let chunks = format!("$O.{bucket}.C.{}", store.info(object).await.ok()?.nuid);
+    let stream = streams.get_stream(format!("OBJ_{bucket}")).await.ok()?;
+    let chunk = stream.get_last_raw_message_by_subject(&chunks).await.ok()?;
+    let mut bytes = chunk.payload.to_vec();
+    *bytes.last_mut()? ^= 1;
+    stream.delete_message(chunk.sequence).await.ok()?;
+    let stored = streams.publish(chunks, bytes.into()).await.ok()?;
+    stored.await.ok().map(drop)
 }
 
 /// Writes an agent that works for a while, and notes each answer under the name of its attempt.
@@ -435,10 +498,17 @@ async fn a_fleet_survives_random_failures() {
     };
     let mut fleet = Fleet::start(Random(seed), cut_off).await;
     println!("a worker is cut off by {}", fleet.link.kind());
-    for round in 0..rounds {
+    for round in 0..rounds + MORE_ROUNDS {
+        if round >= rounds && fleet.has_seen_all() {
+            break;
+        }
         let begin = Instant::now();
         fleet.round(round).await;
-        println!("round {round}: {:.1?}, {:?}", begin.elapsed(), fleet.counts);
+        let (taken, happened) = (begin.elapsed(), &fleet.happened);
+        println!(
+            "round {round}: {taken:.1?}, {happened:?}, {:?}",
+            fleet.counts
+        );
     }
     fleet.end().await;
 }

@@ -21,7 +21,14 @@ const FAR: (&str, &str) = ("far", "192.0.2.2");
 /// Runs a test of this binary in a network namespace, if this process may create one and is not in
 /// it yet.
 pub(super) fn run_in_namespace(test: &str) -> Option<ExitStatus> {
-    if is_in_namespace() || !can_create() {
+    if is_in_namespace() {
+        return None;
+    }
+    if !can_create() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "this process cannot create network namespaces"
+        );
         return None;
     }
     let status = Command::new("unshare")
