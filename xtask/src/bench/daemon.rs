@@ -27,7 +27,7 @@ const CONTENDERS: [(&str, &str); 3] = [
 ];
 
 /// Rows: name of the number, title, greatest value that meets the goal, decimal places.
-const ROWS: [(&str, &str, Option<f64>, usize); 7] = [
+const ROWS: [(&str, &str, Option<f64>, usize); 8] = [
     ("rss", "memory of an idle daemon (RSS), MiB", Some(15.0), 1),
     (
         "session",
