@@ -13,7 +13,7 @@ use futures_core::Stream;
 use futures_util::{StreamExt, stream};
 use ostler_store::{EventRow, SessionStatus};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::Interval;
 
 use super::Reply;
 use super::body::{Query, invalid, text_response};
@@ -50,7 +50,7 @@ pub(super) async fn session(
         session: row.session,
         next: since.saturating_add(1),
         phase: Phase::History,
-        sent: Instant::now(),
+        beat: beat(),
     };
     let frames = stream::unfold(reader, SessionReader::advance);
     Ok(response(since, frames))
@@ -107,8 +107,8 @@ struct SessionReader {
     next: u64,
     phase: Phase,
     stored: Option<watch::Receiver<u64>>,
-    /// When the last frame was sent.
-    sent: Instant,
+    /// Ticks when no frame was sent for a while.
+    beat: Interval,
 }
 
 impl SessionReader {
@@ -144,15 +144,14 @@ impl SessionReader {
                 Ok(_) if is_over => return None,
                 Ok(_) => {}
             }
-            if self.sent.elapsed() >= HEARTBEAT {
+            if self.wait().await == Wakeup::Heartbeat {
                 return self.frame(format!("id: {last}\n: heartbeat\n\n").into());
             }
-            self.wait().await;
         }
     }
 
     fn frame(mut self, frame: Bytes) -> Frame<Self> {
-        self.sent = Instant::now();
+        self.beat.reset();
         Some((Ok(frame), self))
     }
 
@@ -172,16 +171,38 @@ impl SessionReader {
         !row.is_ok_and(|row| matches!(row.status, SessionStatus::Live(_)))
     }
 
-    /// Waits until something may have been stored, or a heartbeat is due.
-    async fn wait(&mut self) {
+    async fn wait(&mut self) -> Wakeup {
         let Some(stored) = &mut self.stored else {
-            return tokio::time::sleep(POLL).await; // another process may store something
+            return tokio::select! {
+                _ = self.beat.tick() => Wakeup::Heartbeat,
+                () = tokio::time::sleep(POLL) => Wakeup::Stored, // by another process, perhaps
+            };
         };
-        let changed = tokio::time::timeout_at(self.sent + HEARTBEAT, stored.changed()).await;
-        if let Ok(Err(_)) = changed {
-            self.stored = None; // the rest is in the store
+        tokio::select! {
+            _ = self.beat.tick() => Wakeup::Heartbeat,
+            changed = stored.changed() => {
+                if changed.is_err() {
+                    self.stored = None; // the rest is in the store
+                }
+                Wakeup::Stored
+            }
         }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wakeup {
+    /// Something may have been stored.
+    Stored,
+    /// No frame was sent for a while.
+    Heartbeat,
+}
+
+/// Returns an interval that ticks when a heartbeat is due, counted from its last reset.
+fn beat() -> Interval {
+    let mut beat = tokio::time::interval(HEARTBEAT);
+    beat.reset(); // it would tick at once
+    beat
 }
 
 /// Returns the frames of a page, and its last row.
@@ -238,7 +259,7 @@ pub(super) async fn all(
         sessions,
         position,
         phase: Phase::History,
-        sent: Instant::now(),
+        beat: beat(),
     };
     let frames = stream::unfold(reader, AllReader::advance);
     Ok(response(position, frames))
@@ -251,8 +272,8 @@ struct AllReader {
     position: u64,
     phase: Phase,
     stored: watch::Receiver<u64>,
-    /// When the last frame was sent.
-    sent: Instant,
+    /// Ticks when no frame was sent for a while.
+    beat: Interval,
 }
 
 impl AllReader {
@@ -288,14 +309,17 @@ impl AllReader {
                 }
                 Ok(_) => false,
             };
-            // Also while only other sessions are busy.
-            if self.sent.elapsed() >= HEARTBEAT {
-                return self.position_frame("heartbeat");
-            }
-            // If the time is over, another process may have stored something.
-            if !has_more && let Ok(Err(_)) = tokio::time::timeout(POLL, self.stored.changed()).await
-            {
-                return None;
+            tokio::select! {
+                biased;
+                // Also while only other sessions are busy.
+                _ = self.beat.tick() => return self.position_frame("heartbeat"),
+                () = std::future::ready(()), if has_more => {}
+                changed = self.stored.changed() => {
+                    if changed.is_err() {
+                        return None;
+                    }
+                }
+                () = tokio::time::sleep(POLL) => {} // another process may have stored something
             }
         }
     }
@@ -307,7 +331,7 @@ impl AllReader {
     }
 
     fn frame(mut self, frame: Bytes) -> Frame<Self> {
-        self.sent = Instant::now();
+        self.beat.reset();
         Some((Ok(frame), self))
     }
 }

@@ -52,6 +52,12 @@ const QUEUED: &str = "00000000-0000-4000-8000-000000000003";
 /// sessions.
 const MARKED: &str = "7d1f8b52-0000-4000-8000-000000000004";
 
+/// Ids of sessions of which the first one runs, for the same reason.
+const WAITING: [&str; 2] = [
+    "7d1f8b52-0000-4000-8000-000000000005",
+    "7d1f8b52-0000-4000-8000-000000000006",
+];
+
 /// Leaves a session in a turn with an open permission request, an idle one, and a waiting one.
 async fn leave_behind(dir: &std::path::Path) {
     let store = Store::open(&dir.join("state")).unwrap();
@@ -133,14 +139,14 @@ async fn a_session_that_waits_after_a_kill_has_not_ended() {
     rig.agent("echo", ECHO);
     let dir = rig.stop().await;
     let store = Store::open(&dir.path().join("state")).unwrap();
-    for id in [IDLE, QUEUED] {
+    for id in WAITING {
         let left = managed(id, &dir.path().join("work"), true);
         store.create_managed(&left).unwrap();
     }
     drop(store);
     let rig = Rig::in_dir(dir, options()).await;
     assert_eq!((rig.recovered.closed, rig.recovered.queued), (0, 2));
-    let waiting = rig.client.session(QUEUED).await.unwrap();
+    let waiting = rig.client.session(WAITING[1]).await.unwrap();
     assert_eq!(waiting.status, "CREATED");
 }
 
