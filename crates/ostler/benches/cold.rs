@@ -16,8 +16,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ostler::agent::dialects::claude::Claude;
 use ostler::agent::{Agent, ProcessAgent};
-use ostler::dialects::claude::Claude;
 use ostler::host::GuardProgram;
 use ostler::{EventKind, Host, Spec};
 

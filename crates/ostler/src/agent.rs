@@ -38,6 +38,7 @@ pub use process::ProcessAgent;
 
 pub use crate::breaker::{BreakerState, Breakers};
 pub use crate::probe::Probed;
+pub use ostler_dialects as dialects;
 
 /// A coding agent that can be started.
 pub trait Agent: Send + Sync {

@@ -129,7 +129,6 @@ pub use ostler_core::log::Log;
 pub use ostler_core::outcome::{Cause, Outcome};
 pub use ostler_core::spec::{Spec, SpecError};
 pub use ostler_core::{dialect, log, outcome, spec};
-pub use ostler_dialects as dialects;
 pub use permission::PermissionHandler;
 #[cfg(target_os = "linux")]
 pub use process::guard;

@@ -24,7 +24,7 @@ use crate::trust;
 ///
 /// ```
 /// use ostler::agent::{Agent, ProcessAgent};
-/// use ostler::dialects::claude::Claude;
+/// use ostler::agent::dialects::claude::Claude;
 ///
 /// let claude = ProcessAgent::new(&Claude);
 /// assert_eq!(claude.about().name, "claude");
