@@ -140,7 +140,11 @@ async fn a_session_that_waits_after_a_kill_has_not_ended() {
     let dir = rig.stop().await;
     let store = Store::open(&dir.path().join("state")).unwrap();
     for id in WAITING {
-        let left = managed(id, &dir.path().join("work"), true);
+        let mut left = managed(id, &dir.path().join("work"), true);
+        let program = serde_json::json!(dir.path().join("echo"));
+        left.granted = left
+            .granted
+            .replacen('{', &format!("{{\"program\":{program},"), 1);
         store.create_managed(&left).unwrap();
     }
     drop(store);
