@@ -147,9 +147,9 @@ impl RequestedUse {
         format!("Until this session ends, the agent may {action}, without asking again.")
     }
 
-    /// Returns what "always" would allow as a rule of a policy file, if a rule can say exactly that.
-    /// A rule about a command allows further words, one about several files allows each of them, and
-    /// none is about arguments.
+    /// Returns what "always" would allow as a rule of a policy file, if a rule can say the same.
+    /// A rule about a command allows further words, one about several files allows each of them,
+    /// and none is about arguments.
     fn rule(&self, dir: &Path) -> Option<String> {
         let wants = &self.wants;
         let [path] = &wants.paths[..] else {

@@ -1,6 +1,6 @@
 // The page: login, routes, header, keyboard.
 import {copyButton, el, moveFocus, openDialog, replace, safeString} from "./dom.js";
-import {plural, refreshTimes} from "./format.js";
+import {makeFormats, plural, refreshTimes} from "./format.js";
 import {daemonSource, exportSource, get, isKey, logIn, problemBox, request} from "./api.js";
 import {LiveFeed} from "./live.js";
 import {SessionView} from "./session.js";
@@ -78,6 +78,8 @@ class App {
 		});
 		this.live.onState(state => this.drawLive(state));
 		this.approvals.on(() => this.drawBadge());
+		// While the first requests are under way.
+		makeFormats();
 	}
 
 	async checkLogin() {

@@ -1,14 +1,24 @@
 // Numbers, times, costs and command lines for people.
 import {el, oneLine, safeString} from "./dom.js";
 
-const WHOLE = new Intl.NumberFormat("en");
-const formatOf = parts => new Intl.DateTimeFormat(undefined, parts);
+// The first of each kind takes long to make.
+const lazily = make => {
+	let made;
+	return value => (made ??= make()).format(value);
+};
+const wholeNumber = lazily(() => new Intl.NumberFormat("en"));
+const formatOf = parts => lazily(() => new Intl.DateTimeFormat(undefined, parts));
 const CLOCK = {hour: "2-digit", minute: "2-digit", hour12: false};
 const DATE = {month: "short", day: "numeric"};
-const DAY_TIME = formatOf(CLOCK);
-const FULL_TIME = formatOf({...CLOCK, ...DATE, weekday: "short", year: "numeric", second: "2-digit", timeZoneName: "short"});
-const SHORT_DATE = formatOf(DATE);
-const LONG_DATE = formatOf({...DATE, year: "numeric"});
+const dayTime = formatOf(CLOCK);
+const fullTime = formatOf({...CLOCK, ...DATE, weekday: "short", year: "numeric", second: "2-digit", timeZoneName: "short"});
+const shortDate = formatOf(DATE);
+const longDate = formatOf({...DATE, year: "numeric"});
+
+// Makes them ahead of their first use.
+export function makeFormats() {
+	for (const format of [wholeNumber, dayTime, fullTime, shortDate]) format(0);
+}
 
 export function isTime(at) {
 	const time = Date.parse(at);
@@ -16,11 +26,11 @@ export function isTime(at) {
 }
 
 export function absolute(at) {
-	return isTime(at) ? FULL_TIME.format(Date.parse(at)) : "time unknown";
+	return isTime(at) ? fullTime(Date.parse(at)) : "time unknown";
 }
 
 export function clockTime(at) {
-	return isTime(at) ? DAY_TIME.format(Date.parse(at)) : "";
+	return isTime(at) ? dayTime(Date.parse(at)) : "";
 }
 
 function relative(at, now = Date.now()) {
@@ -30,7 +40,7 @@ function relative(at, now = Date.now()) {
 	if (seconds < 10) return "now";
 	if (seconds < 7 * 86400) return span(seconds) + " ago";
 	const date = new Date(at);
-	return (date.getFullYear() === new Date(now).getFullYear() ? SHORT_DATE : LONG_DATE).format(date);
+	return (date.getFullYear() === new Date(now).getFullYear() ? shortDate : longDate)(date);
 }
 
 function span(seconds) {
@@ -65,7 +75,7 @@ export function duration(ms) {
 }
 
 export function whole(value) {
-	return value == null ? "—" : WHOLE.format(value);
+	return value == null ? "—" : wholeNumber(value);
 }
 
 export function compact(value) {
@@ -119,12 +129,12 @@ export function costSpan(usage, text = cost(usage)) {
 
 // The time of the day, after the date unless that is today.
 export function clockElement(at) {
-	const date = SHORT_DATE.format(Date.parse(at));
-	return el("time", {datetime: at, title: absolute(at)}, date !== SHORT_DATE.format() && date + " ", clockTime(at));
+	const date = shortDate(Date.parse(at));
+	return el("time", {datetime: at, title: absolute(at)}, date !== shortDate() && date + " ", clockTime(at));
 }
 
 export function plural(count, one, many) {
-	return WHOLE.format(count) + " " + (count === 1 ? one : many ?? one + "s");
+	return wholeNumber(count) + " " + (count === 1 ? one : many ?? one + "s");
 }
 
 export function shellQuote(text) {

@@ -40,7 +40,7 @@ export class SessionsView {
 		this.node = el(".page.wide",
 			el(".pagehead", el("h1", "Sessions"), this.count,
 				el("a.button.primary", {href: "#/new"}, "New session")),
-			bar, this.alert, this.table, this.more, el(".foot", this.pill));
+			bar, this.table, this.more, el(".foot", this.pill, this.alert));
 		app.setTitle("Sessions");
 	}
 
