@@ -58,7 +58,7 @@ pub(crate) async fn book(
         for usage in [stored, output.and_then(|output| output.usage)] {
             let booking = Booking {
                 usage,
-                session: None,
+                ..Booking::default()
             };
             let fence = attempt.fence;
             ledger.heartbeat(AttemptKey { fence, ..key }, runner.now(), &booking)?;

@@ -25,7 +25,10 @@ const COST: f64 = 0.0009372;
 /// Writes a suite whose agent notes every answer in `spent`.
 fn prepare(rig: &Rig) {
     suite(rig, "README.md", SCRIPT);
-    let script = fake::script(rig.dir(), "read\ninit\ntext all done\nresult all done\n");
+    let script = fake::script(
+        rig.dir(),
+        "read\ninit\ntext all done\nsleep 30\nresult all done\n",
+    );
     let agent = rig.path("agent.sh");
     let (fake_agent, spent) = (fake::program(), rig.path("spent"));
     let (fake_agent, spent) = (fake_agent.display(), spent.display());
@@ -91,8 +94,8 @@ fn kill_at_random(rig: &Rig, moments: &mut Moments, child: &mut Child) -> bool {
 /// Returns the name of the last run, if there is one.
 fn last_run(rig: &Rig) -> Option<String> {
     let listed = run(rig, &["list", "--json"]);
-    let row: Value = serde_json::from_str(listed.stdout.lines().next()?).unwrap();
-    Some(row["run"].as_str().unwrap().to_owned())
+    let mut rows = serde_json::Deserializer::from_str(&listed.stdout).into_iter::<Value>();
+    Some(rows.next()?.unwrap()["run"].as_str().unwrap().to_owned())
 }
 
 // Every trial has exactly one accepted attempt. The ledger has every answer that had reached the
@@ -103,7 +106,7 @@ fn a_killed_program_is_resumed() {
     let wanted = std::env::var("EVAL_CHAOS_KILLS").ok();
     let wanted = wanted.map_or(KILLS, |text| text.parse().unwrap());
     let mut moments = Moments::new();
-    let (mut kills, mut unread) = (0, 0);
+    let (mut kills, mut unread, mut checked) = (0, 0, 0);
     while kills < wanted {
         let rig = Rig::new();
         prepare(&rig);
@@ -132,8 +135,10 @@ fn a_killed_program_is_resumed() {
         }
         if let Some(name) = name {
             unread += check_books(&rig, &name);
+            checked += 1;
         }
     }
+    assert!(checked > 0, "every kill came before the run was stored");
     // A kill hits at most the attempts of the two jobs between an answer and its report.
     assert!(unread <= 2 * kills, "{unread} answers in {kills} kills");
     println!("{kills} kills, {unread} answers that were never read");
@@ -176,6 +181,11 @@ fn check_books(rig: &Rig, name: &str) -> u32 {
         assert_eq!(named, unknown, "{trial:?}");
     }
     assert!((row.cost_usd.unwrap() - f64::from(read) * COST).abs() < 1e-9);
+    let attempts: usize = trials.iter().map(|trial| trial.attempts.len()).sum();
+    println!(
+        "{attempts} attempts, {} answers, {read} of them read",
+        answers(rig)
+    );
     u32::try_from(answers(rig)).unwrap() - read
 }
 
