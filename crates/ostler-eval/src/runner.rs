@@ -5,6 +5,7 @@
 //! working on is claimed again.
 
 mod attempt;
+mod lost_attempts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -339,7 +340,7 @@ impl Runner {
         usize::try_from(jobs).unwrap_or(1)
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    fn now(&self) -> Timestamp {
         self.services.embedder.now()
     }
 

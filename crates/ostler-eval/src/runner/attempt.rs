@@ -9,10 +9,9 @@ use ostler_store::{
 };
 use tokio::sync::watch;
 
-use super::{Adoption, RunEvent, Runner, after, artifacts_dir};
+use super::{Adoption, RunEvent, Runner, after, artifacts_dir, lost_attempts};
 use crate::adapter::until_true;
 use crate::evaluators::judge;
-use crate::lost_attempts;
 use crate::place::{Adopted, Placement, PlacementRecord};
 use crate::run_trial::{Attempt, Disposition, TrialHooks, TrialRequest, unplaced};
 use crate::trial::{TrialKey, Verdict};
