@@ -20,6 +20,9 @@ const VERSION: &str = "0.9.1";
 /// Percentage of the lines of each crate that the tests must run (S3-42, S4-41).
 const REQUIRED: u64 = 80;
 
+/// The programs that tests start.
+const PROGRAMS: [&str; 3] = ["fake-agent", "deprived", "terminal-leader"];
+
 /// Variable that selects packages, such as `ostler-core,ostler-eval`.
 const PACKAGES: &str = "COVERAGE_PACKAGES";
 
@@ -33,8 +36,7 @@ pub(super) fn check() -> Result<Outcome> {
     );
     let coverage = Coverage::new(&folder)?;
     coverage.run(&["llvm-cov", "clean", "--workspace", "--profraw-only"])?;
-    // The programs that tests start, which no test runner builds.
-    coverage.run(&["build", "--quiet", "--bins", "-p", "ostler-testkit"])?;
+    coverage.add_programs()?;
     let selected = packages.iter().flat_map(|name| ["-p", name]);
     let selected: Vec<&str> = match packages.is_empty() {
         true => vec!["--workspace"],
@@ -92,6 +94,23 @@ impl Coverage {
         );
         coverage.variables = variables(&String::from_utf8_lossy(&shown.stdout));
         Ok(coverage)
+    }
+
+    /// Builds the programs that tests start, which no test runner builds, without counters: they
+    /// would write them to their directory, which is an agent's workspace.
+    fn add_programs(&self) -> Result<()> {
+        let mut build = workspace::cargo();
+        build.args(["build", "--quiet", "--bins", "-p", "ostler-testkit"]);
+        ensure!(
+            build.status()?.success(),
+            "the programs of the tests cannot be built"
+        );
+        let (from, to) = (workspace::target_directory()?, self.target.join("debug"));
+        fs::create_dir_all(&to)?;
+        for name in PROGRAMS {
+            fs::copy(from.join("debug").join(name), to.join(name))?;
+        }
+        Ok(())
     }
 
     fn cargo(&self) -> Command {

@@ -335,6 +335,10 @@ fn rows_of_swe_bench_become_predictions() {
     assert_eq!(prediction["model_name_or_path"], "busy");
     let patch = prediction["model_patch"].as_str().unwrap();
     assert!(patch.contains("+yes"), "{patch}");
+    // A skipped trial is no failure, neither of the run nor of a regrade.
+    let regraded = run(&rig, &["regrade", name, "--json"]);
+    assert_eq!(regraded.code, Some(0), "{}", regraded.stderr);
+    assert_eq!(object(&regraded)["trials"][0]["verdict"], "skipped");
     // A run without rows has no predictions.
     let name = two_contenders(&rig);
     let refused = run(&rig, &["report", &name, "--format", "predictions"]);

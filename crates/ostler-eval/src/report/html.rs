@@ -29,7 +29,7 @@ pub fn html(report: &RunReport, detail: &dyn Fn(&TrialKey) -> TrialDetail) -> St
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\
-         <title>{} – evaluation</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
+         <title>{} – evaluation</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
         escape(&one_line(&report.suite))
     );
     page.push_str(&header(report));
@@ -42,7 +42,7 @@ pub fn html(report: &RunReport, detail: &dyn Fn(&TrialKey) -> TrialDetail) -> St
     for (index, trial) in trials.iter().enumerate() {
         page.push_str(&section(index, trial, &detail(&trial.key)));
     }
-    page.push_str("</body>\n</html>\n");
+    page.push_str("</main>\n</body>\n</html>\n");
     page
 }
 

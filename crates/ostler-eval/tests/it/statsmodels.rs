@@ -46,8 +46,9 @@ fn tasks(values: &Value) -> Vec<TaskCount> {
 
 /// Returns the values that the script prints.
 fn reference_values() -> Value {
-    let python = std::env::var_os("OSTLER_TEST_STATSMODELS")
-        .expect("run `cargo xtask test --with-statsmodels`");
+    let Some(python) = std::env::var_os("OSTLER_TEST_STATSMODELS") else {
+        panic!("run `cargo xtask test --with-statsmodels`");
+    };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference_values.py");
     let done = Command::new(python).arg(script).output().unwrap();
     let stderr = String::from_utf8_lossy(&done.stderr);
