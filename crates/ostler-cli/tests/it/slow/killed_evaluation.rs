@@ -50,7 +50,7 @@ fn prepare(rig: &Rig) {
     rig.file("spent", "");
 }
 
-/// Random numbers, from a seed that is printed.
+/// Random numbers, from a seed that the test prints.
 struct Moments(u64);
 
 impl Moments {
@@ -59,7 +59,6 @@ impl Moments {
         let given = std::env::var("CHAOS_SEED").ok();
         let given = given.and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| u64::from(since.unwrap().subsec_nanos()));
-        println!("repeat with CHAOS_SEED={seed}");
         Self(seed)
     }
 
@@ -106,6 +105,7 @@ fn a_killed_program_is_resumed() {
     let wanted = std::env::var("EVAL_CHAOS_KILLS").ok();
     let wanted = wanted.map_or(KILLS, |text| text.parse().unwrap());
     let mut moments = Moments::new();
+    println!("repeat with CHAOS_SEED={}", moments.0);
     let (mut kills, mut unread, mut checked) = (0, 0, 0);
     while kills < wanted {
         let rig = Rig::new();
@@ -181,11 +181,6 @@ fn check_books(rig: &Rig, name: &str) -> u32 {
         assert_eq!(named, unknown, "{trial:?}");
     }
     assert!((row.cost_usd.unwrap() - f64::from(read) * COST).abs() < 1e-9);
-    let attempts: usize = trials.iter().map(|trial| trial.attempts.len()).sum();
-    println!(
-        "{attempts} attempts, {} answers, {read} of them read",
-        answers(rig)
-    );
     u32::try_from(answers(rig)).unwrap() - read
 }
 
