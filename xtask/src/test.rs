@@ -1,5 +1,6 @@
 //! `cargo xtask test`: runs every check and test, continues after a failure, and ends with a table.
 
+mod coverage;
 mod deny;
 mod dispositions;
 mod heavy;
@@ -9,6 +10,7 @@ mod mutants;
 mod netns;
 mod pypi;
 mod packages;
+mod registry;
 pub(crate) mod page;
 mod runner;
 mod step;
@@ -22,7 +24,8 @@ use anyhow::{Result, bail};
 
 use self::step::Step;
 
-pub(crate) const ABOUT: &str = "run all checks and tests (--quick, --all-agents, --with-litellm, --with-schemathesis, --with-statsmodels, --step NAME)";
+pub(crate) const ABOUT: &str =
+    "run all checks and tests (--quick, --all-agents, --with-NAME, --step NAME)";
 
 /// Which steps to run.
 #[derive(Debug, PartialEq)]
@@ -30,12 +33,8 @@ enum Selection {
     All,
     /// All, and the tests of agents that are too big or too slow for every run.
     AllAgents,
-    /// All, and the tests behind LiteLLM's proxy.
-    WithLitellm,
-    /// All, and the requests that Schemathesis derives from the daemon's description.
-    WithSchemathesis,
-    /// All, and the statistics of the evaluation against statsmodels.
-    WithStatsmodels,
+    /// All, and the step of this name, which needs a program from PyPI.
+    With(&'static str),
     Quick,
     One(String),
 }
@@ -61,29 +60,36 @@ fn selection(arguments: &[String]) -> Result<Selection> {
     match arguments.as_slice() {
         [] => Ok(Selection::All),
         ["--all-agents"] => Ok(Selection::AllAgents),
-        ["--with-litellm"] => Ok(Selection::WithLitellm),
-        ["--with-schemathesis"] => Ok(Selection::WithSchemathesis),
-        ["--with-statsmodels"] => Ok(Selection::WithStatsmodels),
         ["--quick"] => Ok(Selection::Quick),
         ["--step", name] => Ok(Selection::One((*name).to_owned())),
+        [flag] if let Some(name) = with(flag) => Ok(Selection::With(name)),
         _ => {
-            let usage = "cargo xtask test [--quick | --all-agents | --with-litellm | \
-                --with-schemathesis | --with-statsmodels | --step NAME]";
+            let names = steps::FROM_PYPI
+                .iter()
+                .map(|step| format!("--with-{}", step.name));
+            let usage = format!(
+                "cargo xtask test [--quick | --all-agents | {} | --step NAME]",
+                names.collect::<Vec<_>>().join(" | ")
+            );
             bail!("usage: {usage}; steps: {}", step_names())
         }
     }
+}
+
+/// Returns the step that a flag such as `--with-litellm` adds.
+fn with(flag: &str) -> Option<&'static str> {
+    let name = flag.strip_prefix("--with-")?;
+    let mut steps = steps::FROM_PYPI.iter();
+    steps.find(|step| step.name == name).map(|step| step.name)
 }
 
 fn choose(selection: &Selection) -> Result<Vec<&'static Step>> {
     match selection {
         Selection::All => Ok(steps::STEPS.iter().collect()),
         Selection::AllAgents => Ok(steps::STEPS.iter().chain([&steps::HEAVY]).collect()),
-        Selection::WithLitellm => Ok(steps::STEPS.iter().chain([&steps::LITELLM]).collect()),
-        Selection::WithStatsmodels => {
-            Ok(steps::STEPS.iter().chain([&steps::STATSMODELS]).collect())
-        }
-        Selection::WithSchemathesis => {
-            Ok(steps::STEPS.iter().chain([&steps::SCHEMATHESIS]).collect())
+        Selection::With(name) => {
+            let own = steps::FROM_PYPI.iter().filter(|step| step.name == *name);
+            Ok(steps::STEPS.iter().chain(own).collect())
         }
         Selection::Quick => Ok(steps::STEPS.iter().filter(|step| step.quick).collect()),
         Selection::One(name) => match all_steps().find(|step| step.name == name) {
@@ -101,14 +107,11 @@ fn step_names() -> String {
 }
 
 fn all_steps() -> impl Iterator<Item = &'static Step> {
-    let on_request = [
-        &steps::HEAVY,
-        &steps::LITELLM,
-        &steps::SCHEMATHESIS,
-        &steps::STATSMODELS,
-        &steps::MUTANTS,
-    ];
-    steps::STEPS.iter().chain(on_request)
+    let on_request = [&steps::HEAVY, &steps::MUTANTS, &steps::COVERAGE];
+    steps::STEPS
+        .iter()
+        .chain(steps::FROM_PYPI)
+        .chain(on_request)
 }
 
 fn is_ci() -> bool {
@@ -133,8 +136,9 @@ mod tests {
         );
         assert_eq!(
             selection(&words("--with-litellm")).unwrap(),
-            Selection::WithLitellm
+            Selection::With("litellm")
         );
+        assert!(selection(&words("--with-nothing")).is_err());
         assert_eq!(
             selection(&words("--step fmt")).unwrap(),
             Selection::One("fmt".into())
@@ -161,11 +165,13 @@ mod tests {
     #[test]
     fn litellm_heavy_agents_and_mutants_run_only_on_request() {
         for (name, selection) in [
-            ("litellm", Selection::WithLitellm),
-            ("schemathesis", Selection::WithSchemathesis),
-            ("statsmodels", Selection::WithStatsmodels),
+            ("litellm", Selection::With("litellm")),
+            ("schemathesis", Selection::With("schemathesis")),
+            ("statsmodels", Selection::With("statsmodels")),
+            ("harbor", Selection::With("harbor")),
             ("heavy", Selection::AllAgents),
             ("mutants", Selection::One("mutants".into())),
+            ("coverage", Selection::One("coverage".into())),
         ] {
             let has = |selection: &Selection| {
                 choose(selection)

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::event_log::{EventLog, EventWriter};
+use crate::event_log::{EVENTS_FILE, EventLog, EventWriter};
 
 /// An agent with the host and the spec of one trial.
 pub struct AgentAdapter {
@@ -223,6 +223,11 @@ impl AgentAdapter {
             Outcome::new(Cause::AgentDied, "The session ended without an outcome.")
         });
         let mut errors = notes;
+        errors.extend(run.event_error.map(|error| ExecutionError {
+            code: ErrorCode::Adapter(AdapterFault::Artifacts),
+            message: format!("events are missing in {EVENTS_FILE}: {error}; free some space"),
+            timestamp: completed_at,
+        }));
         errors.extend(failure(&outcome, completed_at));
         if truncated {
             errors.push(ExecutionError {
@@ -280,6 +285,8 @@ impl Availability {
 #[derive(Default)]
 struct Followed {
     events: EventLog,
+    /// Why some events are missing.
+    event_error: Option<std::io::Error>,
     outcome: Option<Outcome>,
     exit: (Option<i32>, Option<i32>),
     usage: Option<Usage>,
@@ -326,7 +333,7 @@ impl Followed {
                 _ => {}
             }
         }
-        self.events = events.finish();
+        (self.events, self.event_error) = events.finish();
         self.session = Some(id);
     }
 }

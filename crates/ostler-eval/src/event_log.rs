@@ -73,43 +73,44 @@ impl EventLog {
 /// Writes the events of a running session.
 pub(crate) struct EventWriter {
     path: PathBuf,
-    file: io::Result<BufWriter<File>>,
-    /// Events since the file could not be created.
+    /// `None` if the file could not be created.
+    file: Option<BufWriter<File>>,
+    /// Events without a file.
     memory: Vec<Event>,
+    /// Why an event is missing in the file.
+    error: Option<io::Error>,
 }
 
 impl EventWriter {
     pub(crate) fn create(artifacts: &Path) -> Self {
         let path = artifacts.join(EVENTS_FILE);
-        let file = File::create(&path).map(BufWriter::new);
         Self {
+            file: File::create(&path).map(BufWriter::new).ok(),
             path,
-            file,
             memory: Vec::new(),
+            error: None,
         }
     }
 
     /// Adds an event. `is_last` flushes it to the file, which survives this process.
     pub(crate) fn push(&mut self, event: &Event, is_last: bool) {
-        match &mut self.file {
-            Ok(file) => {
-                let _ = writeln!(file, "{}", event.to_json()); // the disk may be full
-                if is_last {
-                    let _ = file.flush();
-                }
-            }
-            Err(_) => self.memory.push(event.clone()),
+        let Some(file) = &mut self.file else {
+            return self.memory.push(event.clone());
+        };
+        let mut written = writeln!(file, "{}", event.to_json());
+        if is_last {
+            written = written.and_then(|()| file.flush());
         }
+        self.error = self.error.take().or(written.err());
     }
 
-    pub(crate) fn finish(self) -> EventLog {
-        match self.file {
-            Ok(mut file) => {
-                let _ = file.flush();
-                EventLog::File(self.path)
-            }
-            Err(_) => EventLog::Memory(self.memory.into()),
-        }
+    /// Returns the events, and why some are missing, such as a full disk.
+    pub(crate) fn finish(self) -> (EventLog, Option<io::Error>) {
+        let Some(mut file) = self.file else {
+            return (EventLog::Memory(self.memory.into()), None);
+        };
+        let error = self.error.or(file.flush().err());
+        (EventLog::File(self.path), error)
     }
 }
 
@@ -129,6 +130,18 @@ mod tests {
         parsed.collect()
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/full", dir.path().join(EVENTS_FILE)).unwrap();
+        let mut writer = EventWriter::create(dir.path());
+        for event in events() {
+            writer.push(&event, true);
+        }
+        assert!(writer.finish().1.is_some());
+    }
+
     #[test]
     fn events_are_the_same_from_a_file_and_from_memory() {
         let dir = tempfile::tempdir().unwrap();
@@ -137,7 +150,8 @@ mod tests {
             for event in events() {
                 writer.push(&event, true);
             }
-            let log = writer.finish();
+            let (log, error) = writer.finish();
+            assert!(error.is_none());
             assert_eq!(matches!(log, EventLog::File(_)), artifacts.exists());
             assert_eq!(log.iter().collect::<Vec<_>>(), events());
             let copy = dir.path().join("copy");

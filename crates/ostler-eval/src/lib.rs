@@ -23,7 +23,6 @@ pub mod harbor_job;
 pub mod identity;
 pub mod init;
 pub mod load;
-mod lost_attempts;
 pub mod new_case;
 pub mod normalized;
 pub mod patch;

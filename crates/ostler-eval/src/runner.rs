@@ -5,6 +5,7 @@
 //! working on is claimed again.
 
 mod attempt;
+mod lost_attempts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -30,7 +31,8 @@ use crate::file_names::file_name;
 use crate::place::{Place, TrialNeeds};
 use crate::plan::Plan;
 use crate::run_trial::{Phase, TrialServices};
-use crate::trial::{Blame, TrialKey, TrialResult, Verdict};
+pub use crate::trial::is_scored;
+use crate::trial::{TrialKey, TrialResult};
 
 /// How a runner works.
 #[derive(Debug, Clone)]
@@ -339,7 +341,7 @@ impl Runner {
         usize::try_from(jobs).unwrap_or(1)
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    fn now(&self) -> Timestamp {
         self.services.embedder.now()
     }
 
@@ -404,18 +406,6 @@ pub fn artifacts_dir(run: &std::path::Path, name: &TrialName, fence: u64) -> Pat
 fn after(at: Timestamp, duration: Duration) -> Timestamp {
     let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     Timestamp(at.0.saturating_add(milliseconds))
-}
-
-/// Returns true if a result counts in statistics: the infrastructure did not fail, and nobody
-/// cancelled it.
-#[must_use]
-pub fn is_scored(result: &TrialResult) -> bool {
-    let is_judged = matches!(
-        result.verdict,
-        Verdict::Passed | Verdict::Failed | Verdict::Errored
-    );
-    let is_excused = matches!(result.blame, Some(Blame::Infrastructure | Blame::Cancelled));
-    is_judged && !is_excused
 }
 
 #[cfg(test)]

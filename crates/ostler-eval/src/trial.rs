@@ -157,3 +157,15 @@ pub struct TrialResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
+
+/// Returns true if a result counts in statistics: the infrastructure did not fail, and nobody
+/// cancelled it.
+#[must_use]
+pub fn is_scored(result: &TrialResult) -> bool {
+    let is_judged = matches!(
+        result.verdict,
+        Verdict::Passed | Verdict::Failed | Verdict::Errored
+    );
+    let is_excused = matches!(result.blame, Some(Blame::Infrastructure | Blame::Cancelled));
+    is_judged && !is_excused
+}

@@ -7,10 +7,12 @@ import numpy as np
 import scipy.stats as st
 import statsmodels.api as sm
 from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
 
 choose = random.Random(20261118)
 values = {"wilson": [], "mcnemar": [], "t": [], "normal": [], "paired": [], "clustered": []}
+values |= {"pass_k": [], "bootstrap": [], "effect": []}
 for _ in range(200):
     n = choose.randint(1, 400)
     k = choose.randint(0, n)
@@ -40,4 +42,18 @@ for _ in range(50):
         worth = min(max(mean * (1 - mean) / scaled**2, 1), len(y))
         interval = proportion_confint(mean * worth, worth, method="wilson")
         values["clustered"].append([tasks, mean, *interval])
+for _ in range(50):
+    k = choose.randint(1, 4)
+    tasks = [[choose.randint(0, n), n] for n in [choose.randint(k, 9) for _ in range(12)]]
+    none = [st.hypergeom.pmf(0, n, c, k) for c, n in tasks]
+    every = [st.hypergeom.pmf(k, n, c, k) for c, n in tasks]
+    values["pass_k"].append([tasks, k, 1 - np.mean(none), np.mean(every)])
+for _ in range(25):
+    sample = [choose.choice([-1, -0.5, 0, 0, 0.5, 1]) for _ in range(choose.randint(20, 40))]
+    options = {"n_resamples": 10_000, "method": "percentile", "random_state": 1}
+    interval = st.bootstrap((sample,), np.mean, **options).confidence_interval
+    values["bootstrap"].append([sample, float(np.mean(sample)), *interval])
+for n in range(10, 60):
+    size = TTestPower().solve_power(nobs=n, alpha=0.05, power=0.8)
+    values["effect"].append([n, size / n**-0.5])
 print(json.dumps(values))

@@ -249,6 +249,20 @@ pub struct Booking {
     pub usage: Option<Usage>,
     /// Ostler's id of the agent's session.
     pub session: Option<String>,
+    /// Cost of judging the attempt, in US dollars. It counts for the run, and is not the agent's.
+    pub judging_usd: f64,
+}
+
+impl Booking {
+    /// Returns what the attempt has cost the run so far; `None` if nothing is known.
+    fn cost_usd(&self) -> Option<f64> {
+        let agent = self.usage.as_ref().and_then(|usage| usage.cost_usd);
+        let judging = (self.judging_usd > 0.0).then_some(self.judging_usd);
+        agent
+            .into_iter()
+            .chain(judging)
+            .reduce(|sum, part| sum + part)
+    }
 }
 
 /// What a worker learns from a heartbeat.

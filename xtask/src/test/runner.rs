@@ -25,6 +25,8 @@ pub(super) enum Group {
     Schemathesis,
     /// `statsmodels::…` of an integration binary: tests that need statsmodels.
     Statsmodels,
+    /// `harbor_models::…` of an integration binary: tests that need Harbor's models.
+    Harbor,
     /// `heavy::…` of an integration binary: tests that need the agents that are big or slow.
     Heavy,
     /// `…slow::…`: tests that run one at a time.
@@ -33,16 +35,17 @@ pub(super) enum Group {
 
 impl Group {
     /// Returns the filter expression for cargo-nextest.
-    fn filter(self) -> &'static str {
+    pub(super) fn filter(self) -> &'static str {
         match self {
             Self::Default => {
-                "not (test(/^(real|litellm|schemathesis|statsmodels|heavy)::/) \
+                "not (test(/^(real|litellm|schemathesis|statsmodels|harbor_models|heavy)::/) \
                  or test(/(^|::)slow::/))"
             }
             Self::Real => "test(/^real::/)",
             Self::Litellm => "test(/^litellm::/)",
             Self::Schemathesis => "test(/^schemathesis::/)",
             Self::Statsmodels => "test(/^statsmodels::/)",
+            Self::Harbor => "test(/^harbor_models::/)",
             Self::Heavy => "test(/^heavy::/)",
             Self::Slow => "test(/(^|::)slow::/) and not test(/^(real|heavy)::/)",
         }
@@ -56,6 +59,7 @@ impl Group {
             | Self::Litellm
             | Self::Schemathesis
             | Self::Statsmodels
+            | Self::Harbor
             | Self::Heavy
             | Self::Slow => "default",
         }
@@ -74,6 +78,8 @@ impl Group {
                 "--skip",
                 "statsmodels::",
                 "--skip",
+                "harbor_models::",
+                "--skip",
                 "heavy::",
                 "--skip",
                 "slow::",
@@ -82,6 +88,7 @@ impl Group {
             Self::Litellm => &["litellm::", "--test-threads", "2"],
             Self::Schemathesis => &["schemathesis::"],
             Self::Statsmodels => &["statsmodels::"],
+            Self::Harbor => &["harbor_models::"],
             Self::Heavy => &["heavy::", "--test-threads", "2"],
             Self::Slow => &[
                 "slow::",
@@ -161,9 +168,11 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
     match group {
         Group::Default => {}
         Group::Real => drop(command.args(["--test-threads", &parallel_agents().to_string()])),
-        Group::Litellm | Group::Schemathesis | Group::Statsmodels | Group::Heavy => {
-            command.args(["--test-threads", "2"]);
-        }
+        Group::Litellm
+        | Group::Schemathesis
+        | Group::Statsmodels
+        | Group::Harbor
+        | Group::Heavy => drop(command.args(["--test-threads", "2"])),
         Group::Slow => drop(command.args(["--test-threads", "1"])),
     }
     let outcome = context.perform(&mut command);

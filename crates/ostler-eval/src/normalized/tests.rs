@@ -125,7 +125,7 @@ fn a_session_becomes_a_log() {
         reasoning: None,
     };
     let usage = Usage::for_turn(None, tokens).reported(0.25);
-    let log = from_events(&execution(), &conversation(usage, Outcome::completed()));
+    let log = from_events(&execution(), conversation(usage, Outcome::completed()));
     valid(&log);
     assert_eq!(log.agent_info.name, "claude-code");
     assert_eq!(log.agent_info.version, "2.1.0");
@@ -253,7 +253,7 @@ fn the_version_is_a_line_of_its_own() {
 #[test]
 fn published_names_carry_the_same_facts() {
     let usage = Usage::unknown(Scope::Session);
-    let log = from_events(&execution(), &conversation(usage, Outcome::completed()));
+    let log = from_events(&execution(), conversation(usage, Outcome::completed()));
     let value = published(&log);
     assert_eq!(value["version"], "1.0.0");
     assert_eq!(value["agent"]["name"], "claude-code");

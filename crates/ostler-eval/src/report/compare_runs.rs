@@ -6,9 +6,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{RunReport, pair_label};
-use crate::runner::is_scored;
 use crate::stats::{Comparison, compare, counts};
-use crate::trial::{TrialIdentity, TrialResult};
+use crate::trial::{TrialIdentity, TrialResult, is_scored};
 
 /// A field of a trial's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

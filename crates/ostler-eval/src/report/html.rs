@@ -29,7 +29,7 @@ pub fn html(report: &RunReport, detail: &dyn Fn(&TrialKey) -> TrialDetail) -> St
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\
-         <title>{} – evaluation</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
+         <title>{} – evaluation</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
         escape(&one_line(&report.suite))
     );
     page.push_str(&header(report));
@@ -42,7 +42,7 @@ pub fn html(report: &RunReport, detail: &dyn Fn(&TrialKey) -> TrialDetail) -> St
     for (index, trial) in trials.iter().enumerate() {
         page.push_str(&section(index, trial, &detail(&trial.key)));
     }
-    page.push_str("</body>\n</html>\n");
+    page.push_str("</main>\n</body>\n</html>\n");
     page
 }
 
@@ -70,7 +70,7 @@ fn header(report: &RunReport) -> String {
 
 fn contenders(summaries: &[ContenderSummary]) -> String {
     let mut text = String::from(
-        "<div class=\"scroll\"><table>\n<thead><tr><th>agent</th>\
+        "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th>agent</th>\
          <th class=\"num\">pass@1</th><th>95 % interval</th><th class=\"num\">all k pass</th>\
          <th class=\"num\">cost</th><th class=\"num\">per solved task</th>\
          <th class=\"num\">tokens</th><th class=\"num\">median time</th>\
@@ -111,8 +111,9 @@ fn comparisons(report: &RunReport) -> String {
     if compared.is_empty() {
         return String::new();
     }
-    let mut text =
-        String::from("<h2>On the same tasks</h2>\n<div class=\"scroll\"><table>\n<thead><tr>");
+    let mut text = String::from(
+        "<h2>On the same tasks</h2>\n<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr>",
+    );
     for (index, head) in COMPARISON_HEAD.iter().enumerate() {
         let class = if index == 0 { "" } else { " class=\"num\"" };
         let _ = write!(text, "<th{class}>{head}</th>");
@@ -215,7 +216,7 @@ fn chart(points: &[Point<'_>], axis: &str, show: fn(f64) -> String) -> String {
     let x = |value: f64| LEFT + value / most * WIDTH;
     let y = |value: f64| TOP + (1.0 - value) * HEIGHT;
     let mut text = format!(
-        "<div class=\"scroll\"><svg width=\"820\" height=\"290\" viewBox=\"0 0 820 290\" \
+        "<div class=\"scroll\" tabindex=\"0\"><svg width=\"820\" height=\"290\" viewBox=\"0 0 820 290\" \
          role=\"img\" aria-label=\"pass@1 against {axis}\">\n"
     );
     for step in [0.0, 0.25, 0.5, 0.75, 1.0] {
@@ -296,7 +297,8 @@ fn heatmap(report: &RunReport, trials: &[&TrialResult]) -> String {
         first.entry(key).or_insert(index);
     }
     let mut text = String::from(
-        "<h2>Tasks</h2>\n<div class=\"scroll\"><table class=\"heat\">\n<thead><tr><th>task</th>",
+        "<h2>Tasks</h2>\n<div class=\"scroll\" tabindex=\"0\"><table class=\"heat\">\n<thead><tr>\
+         <th>task</th>",
     );
     for contender in &report.contenders {
         let label = escape(&one_line(&contender.label));

@@ -153,7 +153,7 @@ fn evaluations(evaluations: &[Evaluation]) -> String {
         return "<p class=\"muted\">No evaluator ran.</p>\n".to_owned();
     }
     let mut text = String::from(
-        "<h3>Evaluators</h3>\n<div class=\"scroll\"><table><thead><tr><th>evaluator</th>\
+        "<h3>Evaluators</h3>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>evaluator</th>\
          <th>verdict</th><th class=\"num\">score</th><th>reason and figures</th>\
          <th class=\"num\">time</th></tr></thead><tbody>\n",
     );

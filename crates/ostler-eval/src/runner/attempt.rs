@@ -9,9 +9,9 @@ use ostler_store::{
 };
 use tokio::sync::watch;
 
-use super::{Adoption, RunEvent, Runner, after, artifacts_dir};
+use super::{Adoption, RunEvent, Runner, after, artifacts_dir, lost_attempts};
 use crate::adapter::until_true;
-use crate::lost_attempts;
+use crate::evaluators::judge;
 use crate::place::{Adopted, Placement, PlacementRecord};
 use crate::run_trial::{Attempt, Disposition, TrialHooks, TrialRequest, unplaced};
 use crate::trial::{TrialKey, Verdict};
@@ -144,6 +144,7 @@ impl ClaimedAttempt {
             let so_far = Booking {
                 usage: Some(usage.clone()),
                 session: Some(session.to_owned()),
+                ..Booking::default()
             };
             // Booked at once: this process may be killed before the next heartbeat.
             if !matches!(self.book(&so_far), Ok(HeartbeatResult::Extended)) {
@@ -247,6 +248,7 @@ impl ClaimedAttempt {
         let ledger = Ledger::new(&runner.store);
         let now = runner.now();
         let mut booking = self.booking();
+        booking.judging_usd = judge::total_cost(&result.evaluations);
         if result.session.is_some() {
             booking.session.clone_from(&result.session);
             booking.usage = Some(result.usage.clone()).or(booking.usage);

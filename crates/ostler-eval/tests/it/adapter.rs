@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::rig::{ANSWER, FakeAgent, Rig, contender, now};
 
-async fn adapter(rig: &Rig, agent: &FakeAgent) -> AgentAdapter {
+pub(crate) async fn adapter(rig: &Rig, agent: &FakeAgent) -> AgentAdapter {
     let request = AgentRequest {
         contender: contender("one"),
         prompt: "Do it.".to_owned(),
@@ -27,7 +27,7 @@ async fn adapter(rig: &Rig, agent: &FakeAgent) -> AgentAdapter {
     }
 }
 
-async fn execute(rig: &Rig, adapter: &AgentAdapter) -> Execution {
+pub(crate) async fn execute(rig: &Rig, adapter: &AgentAdapter) -> Execution {
     let (_stop, cancelled) = watch::channel(false);
     let context = ExecutionContext {
         artifacts: &rig.path("artifacts"),

@@ -44,9 +44,12 @@ async fn prompt_model_agent_name_and_variables_reach_the_agent() {
     let result = rig.trial_with(&services, case).await.result;
     assert_eq!(result.verdict, Verdict::Passed, "{result:#?}");
     let args: Vec<String> = serde_json::from_slice(&fs::read(args).unwrap()).unwrap();
-    let has = |pair: [&str; 2]| args.windows(2).any(|found| found == pair);
-    assert!(has(["--model", "claude-sonnet-4-5-20250929"]), "{args:?}");
-    assert!(has(["--agent", "code-reviewer"]), "{args:?}");
+    for wanted in [
+        "--model=claude-sonnet-4-5-20250929",
+        "--agent=code-reviewer",
+    ] {
+        assert!(args.iter().any(|arg| arg == wanted), "{args:?}");
+    }
     let env = fs::read(env).unwrap();
     let variable = format!("{}={}", key.0, key.1).into_bytes();
     assert!(env.split(|byte| *byte == 0).any(|found| found == variable));

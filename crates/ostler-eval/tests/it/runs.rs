@@ -3,8 +3,10 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use ostler::Cause;
 use ostler::event::Timestamp;
+use ostler::{Cause, Usage};
+use ostler_core::usage::Scope;
+use ostler_eval::evaluators::judge::{JudgeBackend, JudgeFuture, JudgeReply, JudgeRequest};
 use ostler_eval::run_trial::{Phase, regrade};
 use ostler_eval::runner::{Observer, RunEnd, RunEvent, Runner, is_scored};
 use ostler_eval::trial::{Blame, TrialResult, Verdict};
@@ -14,7 +16,7 @@ use ostler_store::{
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::rig::{ANSWER, COST, Collected, Rig, shell};
+use crate::rig::{ANSWER, COST, Collected, Rig, evaluator, shell};
 
 fn result(text: &str) -> TrialResult {
     serde_json::from_str(text).unwrap()
@@ -137,6 +139,55 @@ async fn a_budget_ends_a_run_before_it_is_exceeded() {
     assert!(row.cost_usd.unwrap() <= suite.budget_usd.unwrap());
 }
 
+/// A judge that costs ten times as much as the agent.
+struct DearJudge;
+
+impl JudgeBackend for DearJudge {
+    fn ask<'a>(&'a self, _: &'a JudgeRequest) -> JudgeFuture<'a> {
+        Box::pin(async {
+            let usage = Usage::unknown(Scope::Session).reported(10.0 * COST);
+            Ok(JudgeReply {
+                text: "no answer".to_owned(),
+                structured: None,
+                usage: Some(usage),
+            })
+        })
+    }
+}
+
+// Judges are paid for by the run, also if their answers cannot be used. They are no cost of the
+// agent.
+#[tokio::test]
+async fn judges_count_for_the_budget_of_the_run() {
+    let rig = Rig::new();
+    let mut judge = evaluator(
+        "judge",
+        json!({"model": "m", "assertions": {"a": "It holds."}}),
+    );
+    judge.required = false;
+    let mut suite = rig.suite(vec![rig.case(vec![shell("true"), judge])], 9);
+    suite.budget_usd = Some(25.0 * COST);
+    let agent = Arc::new(rig.agent("", ANSWER));
+    let mut runner = rig.runner(agent, &suite, Arc::new(Collected::default()));
+    runner.options.jobs = 1;
+    let evaluators = runner.services.evaluators;
+    runner.services.evaluators = evaluators.with_judges(Arc::new(DearJudge));
+    let runner = Arc::new(runner);
+    let (_stop, cancelled) = watch::channel(false);
+    let end = runner.clone().run(cancelled).await.unwrap();
+    assert_eq!(end, RunEnd::BudgetReached);
+    let ledger = Ledger::new(&runner.store);
+    let row = ledger.run("run").unwrap().unwrap();
+    assert_eq!(row.done, 2);
+    assert!(
+        (row.cost_usd.unwrap() - 22.0 * COST).abs() < 1e-9,
+        "{row:?}"
+    );
+    let trial = ledger.trial("run", 0).unwrap().unwrap();
+    let result = result(trial.result.as_deref().unwrap());
+    assert!((result.usage.cost_usd.unwrap() - COST).abs() < 1e-9);
+}
+
 #[tokio::test]
 async fn fail_fast_starts_nothing_after_a_failure() {
     let rig = Rig::new();
@@ -237,8 +288,8 @@ fn lose_an_attempt(runner: &Runner, session: Option<String>) {
         fence: 1,
     };
     let booking = Booking {
-        usage: None,
         session,
+        ..Booking::default()
     };
     ledger.heartbeat(key, lease_until, &booking).unwrap();
 }

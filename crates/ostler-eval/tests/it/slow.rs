@@ -1,4 +1,6 @@
-//! Chaos: the runner is killed at random moments and resumed.
+//! Slow tests: limits of an execution, and a runner that is killed at random moments and resumed.
+
+mod adapter;
 
 use std::fs;
 use std::path::Path;

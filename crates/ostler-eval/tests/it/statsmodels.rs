@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use ostler_eval::stats::{
-    TaskCount, cluster_interval, inverse_normal, mcnemar_exact, paired_difference,
-    student_t_quantile, wilson,
+    TaskCount, bootstrap, cluster_interval, inverse_normal, mcnemar_exact,
+    minimum_detectable_effect, paired_difference, pass_at_k, pass_hat_k, student_t_quantile,
+    wilson,
 };
 use serde_json::Value;
 
@@ -22,17 +23,42 @@ fn rows<'a>(values: &'a Value, name: &str) -> &'a [Value] {
     rows
 }
 
-#[test]
-fn statistics_are_those_of_statsmodels() {
-    let python = std::env::var_os("OSTLER_TEST_STATSMODELS")
-        .expect("run `cargo xtask test --with-statsmodels`");
+fn number(row: &Value, at: usize) -> f64 {
+    row[at].as_f64().unwrap()
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+fn numbers(values: &Value) -> Vec<f64> {
+    let values = values.as_array().unwrap().iter();
+    values.map(|it| it.as_f64().unwrap()).collect()
+}
+
+fn tasks(values: &Value) -> Vec<TaskCount> {
+    let tasks = values.as_array().unwrap().iter().map(|task| TaskCount {
+        passed: count(&task[0]),
+        trials: count(&task[1]),
+    });
+    tasks.collect()
+}
+
+/// Returns the values that the script prints.
+fn reference_values() -> Value {
+    let Some(python) = std::env::var_os("OSTLER_TEST_STATSMODELS") else {
+        panic!("run `cargo xtask test --with-statsmodels`");
+    };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference_values.py");
     let done = Command::new(python).arg(script).output().unwrap();
     let stderr = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{stderr}");
-    let values: Value = serde_json::from_slice(&done.stdout).unwrap();
-    let number = |row: &Value, at: usize| row[at].as_f64().unwrap();
-    let count = |value: &Value| value.as_u64().unwrap();
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+#[test]
+fn statistics_are_those_of_statsmodels() {
+    let values = reference_values();
     for row in rows(&values, "wilson") {
         let found = wilson(count(&row[0]), count(&row[1])).unwrap();
         close(found.low, number(row, 2), row);
@@ -50,20 +76,37 @@ fn statistics_are_those_of_statsmodels() {
         close(inverse_normal(number(row, 0)), number(row, 1), row);
     }
     for row in rows(&values, "paired") {
-        let differences = row[0].as_array().unwrap().iter();
-        let differences: Vec<f64> = differences.map(|it| it.as_f64().unwrap()).collect();
-        let found = paired_difference(&differences).unwrap().difference;
+        let found = paired_difference(&numbers(&row[0])).unwrap().difference;
         close(found.low, number(row, 1), row);
         close(found.high, number(row, 2), row);
     }
     for row in rows(&values, "clustered") {
-        let tasks = row[0].as_array().unwrap().iter().map(|task| TaskCount {
-            passed: count(&task[0]),
-            trials: count(&task[1]),
-        });
-        let found = cluster_interval(&tasks.collect::<Vec<_>>()).unwrap();
+        let found = cluster_interval(&tasks(&row[0])).unwrap();
         close(found.value, number(row, 1), row);
         close(found.low, number(row, 2), row);
         close(found.high, number(row, 3), row);
+    }
+    for row in rows(&values, "pass_k") {
+        let (tasks, k) = (tasks(&row[0]), count(&row[1]));
+        close(pass_at_k(&tasks, k).unwrap(), number(row, 2), row);
+        close(pass_hat_k(&tasks, k).unwrap(), number(row, 3), row);
+    }
+}
+
+// Two bootstraps draw other samples, and the effect is an approximation of the noncentral t.
+#[test]
+fn approximations_are_close_to_those_of_statsmodels() {
+    let values = reference_values();
+    for row in rows(&values, "bootstrap") {
+        let found = bootstrap(&numbers(&row[0]), 10_000, 7).unwrap();
+        close(found.value, number(row, 1), row);
+        for (bound, expected) in [(found.low, number(row, 2)), (found.high, number(row, 3))] {
+            assert!((bound - expected).abs() < 0.03, "{bound} {expected}: {row}");
+        }
+    }
+    for row in rows(&values, "effect") {
+        let tasks = usize::try_from(count(&row[0])).unwrap();
+        let ratio = minimum_detectable_effect(1.0, tasks) / number(row, 1);
+        assert!((ratio - 1.0).abs() < 0.02, "{ratio}: {row}");
     }
 }

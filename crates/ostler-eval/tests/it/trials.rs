@@ -222,6 +222,24 @@ async fn every_evaluator_has_a_copy_of_its_own() {
     assert!(!rig.diff().contains("+b"));
 }
 
+// Each waits for the other: one after the other, neither would end.
+#[tokio::test]
+async fn evaluators_run_at_the_same_time() {
+    let rig = Rig::new();
+    let meet = |own: &str, other: &str| {
+        let (own, other) = (rig.path(own), rig.path(other));
+        let (own, other) = (own.display(), other.display());
+        shell(&format!(
+            "touch {own}; until test -e {other}; do sleep 0.02; done"
+        ))
+    };
+    let case = rig.case(vec![meet("one", "two"), meet("two", "one")]);
+    let mut services = rig.services(Arc::new(rig.agent("true", ANSWER)));
+    services.options.isolation = Some(Isolation::Directory);
+    let result = rig.trial_with(&services, case).await.result;
+    assert_eq!(result.verdict, Verdict::Passed, "{:#?}", result.evaluations);
+}
+
 // S4-2, S4-3 (CR-1.2, CR-1.3)
 #[tokio::test]
 async fn an_agent_that_is_missing_or_not_logged_in_is_no_failure_of_the_agent() {
@@ -334,6 +352,63 @@ async fn a_directory_and_nothing_are_sources_too() {
             "{line}"
         );
     }
+}
+
+// A commit that the mirror has is not fetched again; a branch always is. A path needs no mirror.
+#[tokio::test]
+async fn a_mirror_is_updated_only_for_branches_and_missing_commits() {
+    let rig = Rig::new();
+    let remote = rig.path("remote.git");
+    rig.git(&["clone", "-q", "--bare", ".", remote.to_str().unwrap()]);
+    let first = rig.git(&["rev-parse", "HEAD"]);
+    // An address that only Git's configuration leads to a directory, as to a server.
+    let config = format!(
+        "[url \"file://{}\"]\n\tinsteadOf = https://git.example.org/x.git\n\
+         [protocol \"file\"]\n\tallow = always\n",
+        remote.display()
+    );
+    fs::write(rig.path("home/.gitconfig"), config).unwrap();
+    let url = "https://git.example.org/x.git";
+    let services = rig.services(Arc::new(rig.agent("", ANSWER)));
+    let seed = async |branch: Option<&str>, commit: Option<&str>| {
+        let source = Source::Repository {
+            url: url.to_owned(),
+            branch: branch.map(str::to_owned),
+            commit: commit.map(str::to_owned),
+        };
+        let seed = services.git.seed(&source).await;
+        seed.map(|seed| seed.commit().to_owned())
+    };
+    assert_eq!(seed(None, Some(&first)).await.unwrap(), first);
+    fs::write(rig.path("repo/second.txt"), "two\n").unwrap();
+    let second = rig.commit("second");
+    rig.git(&["push", "-q", remote.to_str().unwrap(), "main"]);
+    assert_eq!(
+        seed(Some("main"), None).await.unwrap(),
+        second,
+        "a branch moved"
+    );
+    fs::write(rig.path("repo/third.txt"), "three\n").unwrap();
+    let third = rig.commit("third");
+    rig.git(&["push", "-q", remote.to_str().unwrap(), "main"]);
+    assert_eq!(
+        seed(None, Some(&third)).await.unwrap(),
+        third,
+        "it was missing"
+    );
+    // From here on, the server is gone.
+    fs::rename(&remote, rig.path("away.git")).unwrap();
+    for known in [&first, &second, &third] {
+        assert_eq!(seed(None, Some(known)).await.unwrap(), **known);
+    }
+    let error = seed(Some("main"), None).await.unwrap_err().to_string();
+    assert!(error.contains("fetch"), "{error}");
+    let local = Source::Repository {
+        url: rig.path("repo").to_str().unwrap().to_owned(),
+        branch: Some("main".to_owned()),
+        commit: None,
+    };
+    assert_eq!(services.git.seed(&local).await.unwrap().commit(), third);
 }
 
 // Two branches may be at the same commit; each workspace is on its own.

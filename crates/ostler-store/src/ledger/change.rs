@@ -304,7 +304,7 @@ fn book(db: &Connection, trial: i64, fence: u64, booking: &Booking) -> Result<()
         ":session": booking.session,
         ":usage": text,
         ":tokens": usage.and_then(Usage::total).map(signed),
-        ":cost": usage.and_then(|usage| usage.cost_usd),
+        ":cost": booking.cost_usd(),
         ":trial": trial,
         ":fence": signed(fence),
     })

@@ -73,6 +73,7 @@ fn booking(tokens: u64) -> Booking {
     Booking {
         usage: Some(Usage::for_turn(None, tokens).reported(tokens.output as f64 / 100.0)),
         session: Some("s".to_owned()),
+        ..Booking::default()
     }
 }
 

@@ -25,7 +25,10 @@ const COST: f64 = 0.0009372;
 /// Writes a suite whose agent notes every answer in `spent`.
 fn prepare(rig: &Rig) {
     suite(rig, "README.md", SCRIPT);
-    let script = fake::script(rig.dir(), "read\ninit\ntext all done\nresult all done\n");
+    let script = fake::script(
+        rig.dir(),
+        "read\ninit\ntext all done\nsleep 30\nresult all done\n",
+    );
     let agent = rig.path("agent.sh");
     let (fake_agent, spent) = (fake::program(), rig.path("spent"));
     let (fake_agent, spent) = (fake_agent.display(), spent.display());
@@ -47,7 +50,7 @@ fn prepare(rig: &Rig) {
     rig.file("spent", "");
 }
 
-/// Random numbers, from a seed that is printed.
+/// Random numbers, from a seed that the test prints.
 struct Moments(u64);
 
 impl Moments {
@@ -56,7 +59,6 @@ impl Moments {
         let given = std::env::var("CHAOS_SEED").ok();
         let given = given.and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| u64::from(since.unwrap().subsec_nanos()));
-        println!("repeat with CHAOS_SEED={seed}");
         Self(seed)
     }
 
@@ -91,8 +93,8 @@ fn kill_at_random(rig: &Rig, moments: &mut Moments, child: &mut Child) -> bool {
 /// Returns the name of the last run, if there is one.
 fn last_run(rig: &Rig) -> Option<String> {
     let listed = run(rig, &["list", "--json"]);
-    let row: Value = serde_json::from_str(listed.stdout.lines().next()?).unwrap();
-    Some(row["run"].as_str().unwrap().to_owned())
+    let mut rows = serde_json::Deserializer::from_str(&listed.stdout).into_iter::<Value>();
+    Some(rows.next()?.unwrap()["run"].as_str().unwrap().to_owned())
 }
 
 // Every trial has exactly one accepted attempt. The ledger has every answer that had reached the
@@ -103,7 +105,8 @@ fn a_killed_program_is_resumed() {
     let wanted = std::env::var("EVAL_CHAOS_KILLS").ok();
     let wanted = wanted.map_or(KILLS, |text| text.parse().unwrap());
     let mut moments = Moments::new();
-    let (mut kills, mut unread) = (0, 0);
+    println!("repeat with CHAOS_SEED={}", moments.0);
+    let (mut kills, mut unread, mut checked) = (0, 0, 0);
     while kills < wanted {
         let rig = Rig::new();
         prepare(&rig);
@@ -132,8 +135,10 @@ fn a_killed_program_is_resumed() {
         }
         if let Some(name) = name {
             unread += check_books(&rig, &name);
+            checked += 1;
         }
     }
+    assert!(checked > 0, "every kill came before the run was stored");
     // A kill hits at most the attempts of the two jobs between an answer and its report.
     assert!(unread <= 2 * kills, "{unread} answers in {kills} kills");
     println!("{kills} kills, {unread} answers that were never read");

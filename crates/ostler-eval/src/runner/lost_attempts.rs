@@ -9,11 +9,11 @@ use ostler::event::EventKind;
 use ostler::testing::Replay;
 use ostler_store::{AttemptKey, AttemptRow, AttemptState, Booking, Ledger, Store, StoreError};
 
+use super::{Runner, artifacts_dir};
 use crate::adapter::log_dir;
 use crate::embedder::{AgentRequest, PreparedAgent};
 use crate::identity;
 use crate::run_trial::TrialRequest;
-use crate::runner::{Runner, artifacts_dir};
 
 /// Kinds of events with usage, the most complete first. A trial has one turn.
 const KINDS: [&str; 3] = ["turn_ended", "ended", "usage"];
@@ -21,7 +21,7 @@ const KINDS: [&str; 3] = ["turn_ended", "ended", "usage"];
 /// Books what the lost attempts before this one had spent. The agent's raw output is stored before
 /// anything is made of it, and a session before its usage is booked: the process may have been
 /// killed in between. Returns the numbers of the attempts whose raw output is complete.
-pub(crate) async fn book(
+pub(super) async fn book(
     runner: &Runner,
     key: AttemptKey<'_>,
     request: &TrialRequest,
@@ -58,7 +58,7 @@ pub(crate) async fn book(
         for usage in [stored, output.and_then(|output| output.usage)] {
             let booking = Booking {
                 usage,
-                session: None,
+                ..Booking::default()
             };
             let fence = attempt.fence;
             ledger.heartbeat(AttemptKey { fence, ..key }, runner.now(), &booking)?;
@@ -101,7 +101,7 @@ fn replay(artifacts: &Path, agent: &PreparedAgent) -> Option<RawOutput> {
 
 /// Returns the numbers of lost attempts whose turn did not end, neither in the store nor among
 /// those whose output is `complete`: they may have spent more than what is booked.
-pub(crate) fn unmetered(
+pub(super) fn unmetered(
     store: &Store,
     attempts: &[AttemptRow],
     fence: u64,
