@@ -64,11 +64,15 @@ async fn an_archive_that_cannot_be_read_is_waited_for() {
     // The archive is gone when the worker takes the session, and comes back.
     let (bucket, name, archive) = sent_archive(&server).await;
     bucket.delete(&name).await.unwrap();
+    let client = async_nats::connect(server.url()).await.unwrap();
+    let requests = format!("$JS.API.*.GET.OBJ_{WORKSPACES_BUCKET}.>");
+    let mut requests = client.subscribe(requests).await.unwrap();
+    client.flush().await.unwrap();
     let worker = rig.worker(&server.url(), rig.worker_options("w1")).await;
-    until("the worker has the session", || {
-        fleet.workers().iter().any(|beat| !beat.running.is_empty())
-    })
-    .await;
+    for _ in 0..3 {
+        let asked = tokio::time::timeout(PATIENCE, requests.next()).await;
+        assert!(asked.is_ok(), "the worker asks again for what is missing");
+    }
     bucket.put(&*name, &mut &archive[..]).await.unwrap();
     turn(&mut session).await;
     session.stop();

@@ -8,6 +8,7 @@ use ostler_eval::runner::RunEnd;
 use ostler_eval::trial::{TrialResult, Verdict};
 use ostler_store::{AttemptState, Ledger, Store};
 use ostler_testkit::nats::NatsServer;
+use serde_json::json;
 use tokio::sync::watch;
 
 use crate::rig::{COST, Collected, PATIENCE, Rig, check_books, has_server, here, now, until};
@@ -180,11 +181,17 @@ async fn a_trial_is_parked_until_the_limit_of_its_worker_ends() {
     }
     let (rig, server) = (Rig::new(), NatsServer::start());
     let resets_at = now().0 / 1000 + 3600;
-    let limit = format!(
-        "{{\"type\":\"rate_limit_event\",\"session_id\":\"$SESSION\",\"rate_limit_info\":\
-         {{\"status\":\"rejected\",\"resetsAt\":{resets_at},\"rateLimitType\":\"five_hour\"}}}}"
-    );
-    let script = format!("read\ninit\nprint {limit}\nresult-error success usage limit reached\n");
+    let limit = json!({
+        "type": "rate_limit_event", "session_id": "$SESSION", "rate_limit_info": {
+            "status": "rejected", "resetsAt": resets_at, "rateLimitType": "five_hour",
+        },
+    });
+    let end = json!({
+        "type": "result", "session_id": "$SESSION", "subtype": "success", "is_error": true,
+        "result": "usage limit reached", "terminal_reason": "api_error", "api_error_status": 429,
+        "stop_reason": null, "num_turns": 1, "duration_ms": 1, "total_cost_usd": 0,
+    });
+    let script = format!("read\ninit\nprint {limit}\nprint {end}\n");
     fs::write(rig.path("agent.script"), script).unwrap();
     let place = rig.place(&server.url(), "run", PATIENCE).await;
     let worker = rig.worker(&server.url(), rig.worker_options("w1")).await;
