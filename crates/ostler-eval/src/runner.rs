@@ -246,6 +246,10 @@ impl Runner {
                     ClaimResult::Complete => stop = Some(RunEnd::Complete),
                 }
             }
+            // Without capacity nothing is claimed, and so nothing says that the run is complete.
+            if stop.is_none() && jobs == 0 && active(&tasks) == 0 && self.is_done()? {
+                stop = Some(RunEnd::Complete);
+            }
             if let (Some(end), 0) = (stop, active(&tasks)) {
                 if tasks.is_empty() || is_grace_over || end == RunEnd::Interrupted {
                     return Ok(end);
@@ -324,6 +328,11 @@ impl Runner {
             Some(TrialNeeds::of(self.cases.get(case)?, contender, options))
         });
         Ok(needs.collect())
+    }
+
+    fn is_done(&self) -> Result<bool, StoreError> {
+        let trials = Ledger::new(&self.store).trials(&self.run)?;
+        Ok(trials.iter().all(|it| it.state == TrialState::Done))
     }
 
     /// Reports why trials wait, if they do.

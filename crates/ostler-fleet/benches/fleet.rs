@@ -1,9 +1,10 @@
 //! A fleet on this machine: overhead per trial, throughput with more workers, a long queue, events
 //! that the owner mirrors, and the latency of live sessions.
 //!
-//! `cargo xtask bench fleet` prints Markdown tables. `--quick` measures a tenth, and the name of a
-//! part (`overhead`, `scale`, `mirror`, `queue` or `live`) only this part. Server, owner and
-//! workers share the machine; the agent is scripted, and its tools sleep.
+//! `cargo xtask bench fleet` prints Markdown tables, and `--quick` measures a tenth.
+//! `cargo bench -p ostler-fleet --bench fleet -- live` measures one part: `overhead`, `scale`,
+//! `mirror`, `queue` or `live`. Server, owner and workers share the machine; the agent is scripted,
+//! and its tools sleep.
 
 #![expect(
     clippy::disallowed_methods,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use ostler_core::event::Timestamp;
-use ostler_eval::case::Source;
+use ostler_eval::case::{Isolation, Source};
 
-use crate::item::{Attachment, Item, Offer, PROTOCOL, Work, WorkKind};
+use crate::item::{Attachment, Item, Offer, PROTOCOL, TrialWork, Work, WorkKind};
 
 /// Limits that a worker sets for itself.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -19,6 +19,8 @@ pub struct Policy {
     pub budget_usd_per_day: Option<f64>,
     /// Whether agents may use the home directory of the worker's user, with its logins.
     pub allow_share_login: bool,
+    /// Whether agents and commands of work run in the sandbox only.
+    pub sandbox_only: bool,
 }
 
 /// Why an item is refused.
@@ -47,6 +49,9 @@ pub enum PolicyError {
     /// It asks for the user's logins.
     #[error("the policy of this worker does not allow its logins to be shared")]
     ShareLogin,
+    /// Its commands would not be confined.
+    #[error("the policy of this worker runs work in the sandbox only")]
+    Unconfined,
     /// It reads a directory of this machine.
     #[error("the policy of this worker does not allow {}", .0.display())]
     Directory(PathBuf),
@@ -102,6 +107,9 @@ impl Policy {
                 if trial.share_login && !self.allow_share_login {
                     return Err(PolicyError::ShareLogin);
                 }
+                if self.sandbox_only && trial.isolation == Some(Isolation::Directory) {
+                    return Err(PolicyError::Unconfined);
+                }
                 let is_kind = item.needs.kind == WorkKind::Trial;
                 (&trial.case.source, &trial.attachments, is_kind)
             }
@@ -124,6 +132,15 @@ impl Policy {
         match asked <= left {
             true => Ok(()),
             false => Err(PolicyError::Budget { asked, left }),
+        }
+    }
+
+    /// Returns the isolation of a trial: one that asks for none is confined if it must be.
+    pub(crate) fn isolation(&self, trial: &TrialWork) -> Option<Isolation> {
+        let is_chosen = trial.isolation.is_none() && trial.case.mounts.is_none();
+        match self.sandbox_only && is_chosen {
+            true => Some(Isolation::Sandbox),
+            false => trial.isolation,
         }
     }
 
@@ -191,6 +208,37 @@ mod tests {
             let checked = policy.check_repository(url, &attachments);
             assert_eq!(checked.is_ok(), expected, "{url}: {checked:?}");
         }
+    }
+
+    #[test]
+    fn a_trial_that_leaves_its_isolation_open_is_confined() {
+        let trial = |isolation: Option<&str>| -> TrialWork {
+            serde_json::from_value(serde_json::json!({
+                "run": "run", "repetition": 1, "isolation": isolation, "share_login": false,
+                "cap_usd": null, "attachments": [],
+                "contender": {"label": "one", "agent": "one"},
+                "case": {
+                    "name": "case", "file": "/case", "source": "Empty", "prompt": "",
+                    "description": null, "agent": null, "expected": null, "evaluators": [],
+                    "pre_execution": [], "post_evaluation": [], "mounts": null, "exports": [],
+                    "limits": {
+                        "timeout": null, "max_turns": null, "max_budget_usd": null,
+                        "max_tokens": null,
+                    },
+                    "workspace": {},
+                },
+            }))
+            .unwrap()
+        };
+        let policy = |sandbox_only| Policy {
+            sandbox_only,
+            ..Policy::default()
+        };
+        assert_eq!(policy(false).isolation(&trial(None)), None);
+        let confined = policy(true).isolation(&trial(None));
+        assert_eq!(confined, Some(Isolation::Sandbox));
+        let stricter = policy(true).isolation(&trial(Some("private-root")));
+        assert_eq!(stricter, Some(Isolation::PrivateRoot));
     }
 
     #[test]

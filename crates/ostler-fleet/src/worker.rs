@@ -2,6 +2,7 @@
 //! came of them.
 
 mod claims;
+mod classes;
 mod deliver;
 mod job;
 mod journal;
@@ -16,15 +17,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use ostler_core::event::Timestamp;
 use ostler_core::log::Log;
 use ostler_eval::run_trial::{TrialOptions, TrialServices};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
+use self::classes::Classes;
 use self::journal::Journal;
 use crate::clock;
 use crate::item::{Item, Offer};
@@ -32,18 +31,12 @@ use crate::message::{
     ControlAction, ControlMessage, Ending, Heartbeat, RefusedItem, ResultMessage, RunningAttempt,
     SessionCall,
 };
-use crate::nats::{Connection, FleetError, ItemMessage, WorkClass};
+use crate::nats::{Connection, FleetError, ItemMessage};
 use crate::policy::Policy;
 use crate::seal::{self, Purpose};
 use crate::spool::Spool;
 use crate::subject::{Token, controls_of, heartbeat};
 
-/// How long a request for work waits on the server.
-const PULL_WAIT: Duration = Duration::from_secs(1);
-/// How long the list of classes is used: an owner may have created another one.
-const CLASSES_MAX_AGE: Duration = Duration::from_secs(5);
-/// How long to wait if there is no class that this worker can run.
-const NO_CLASS_PAUSE: Duration = Duration::from_millis(500);
 /// How often a worker that winds down looks around.
 const DRAIN_TICK: Duration = Duration::from_millis(100);
 /// Number of refused items in a heartbeat.
@@ -154,14 +147,6 @@ impl Stop {
 struct SignedItem {
     item: Arc<Item>,
     signer: Arc<str>,
-}
-
-/// The classes of work that a worker can run.
-#[derive(Default)]
-struct Classes {
-    all: Vec<WorkClass>,
-    /// When they were listed.
-    listed: Option<Instant>,
 }
 
 /// An attempt under way.
@@ -321,7 +306,11 @@ impl Worker {
                 *left = left.map(|left| left.saturating_sub(1));
                 tasks.spawn(job);
             }
+            if slots.available_permits() == 0 {
+                classes.hand_back(tasks);
+            }
         }
+        classes.hand_back(tasks);
         jobs
     }
 
@@ -335,45 +324,6 @@ impl Worker {
         let lease = self.claim(&item, &message).await?;
         let job = self.register(item, message, lease, permit);
         Some(self.clone().work(job))
-    }
-
-    /// Waits for an item of any class that this worker can run; `None` after a while.
-    async fn next_item(&self, classes: &mut Classes) -> Option<ItemMessage> {
-        let now = clock::now();
-        let is_fresh = |listed: Instant| now.duration_since(listed) < CLASSES_MAX_AGE;
-        if !classes.listed.is_some_and(is_fresh) {
-            // Without an owner there is no queue yet.
-            let mut all = self.connection.classes().await.unwrap_or_default();
-            all.retain(|class| class.needs.are_met_by(&self.options.offer));
-            let listed = (!all.is_empty()).then_some(now);
-            *classes = Classes { all, listed };
-        }
-        if classes.all.is_empty() {
-            tokio::time::sleep(NO_CLASS_PAUSE).await;
-            return None;
-        }
-        // The first request is mostly answered first: each class has its turn.
-        classes.all.rotate_left(1);
-        let pulls = classes
-            .all
-            .iter()
-            .cloned()
-            .map(|class| async move { class.pull(PULL_WAIT).await.ok().flatten() });
-        let mut pulls: FuturesUnordered<_> = pulls.collect();
-        while let Some(pulled) = pulls.next().await {
-            let Some(item) = pulled else { continue };
-            // What the other requests still bring goes back.
-            tokio::spawn(async move {
-                while let Some(pulled) = pulls.next().await {
-                    if let Some(item) = pulled {
-                        item.hand_back(Duration::ZERO).await;
-                    }
-                }
-            });
-            return Some(item);
-        }
-        classes.listed = None; // there may be another class by now
-        None
     }
 
     fn stop_all(&self, reason: StopReason) {

@@ -52,6 +52,11 @@ pub(crate) struct WorkerArgs {
     /// Let work use your home directory, with its logins and settings
     #[arg(long)]
     pub(crate) share_login: bool,
+    /// Run agents and commands of work in the sandbox only
+    ///
+    /// Without it, a case may ask for isolation `directory`: its commands run as your user.
+    #[arg(long)]
+    pub(crate) sandbox_only: bool,
     /// Run one attempt, then stop
     #[arg(long, conflicts_with = "max_jobs")]
     pub(crate) once: bool,

@@ -169,8 +169,17 @@ pub(super) async fn options(args: &WorkerArgs, member: &Member) -> Result<Worker
         .map(|(view, _)| (view.name, view.version))
         .collect();
     let mut isolation = BTreeSet::from([Isolation::Directory]);
-    if sandbox_gap(&host, &dir).is_none() {
-        isolation.extend([Isolation::Sandbox, Isolation::PrivateRoot]);
+    match sandbox_gap(&host, &dir) {
+        None => isolation.extend([Isolation::Sandbox, Isolation::PrivateRoot]),
+        Some(gap) if args.sandbox_only => {
+            return Err(Fault::unavailable(format!(
+                "no sandbox on this machine: {gap}"
+            )));
+        }
+        Some(_) => {}
+    }
+    if args.sandbox_only {
+        isolation.remove(&Isolation::Directory);
     }
     let state = environment::state_dir()
         .ok_or_else(|| Fault::usage("no directory for the spool: HOME is not set"))?;
@@ -186,9 +195,10 @@ pub(super) async fn options(args: &WorkerArgs, member: &Member) -> Result<Worker
         logins,
         policy: Policy {
             agents: (!only.is_empty()).then_some(only),
-            dirs: args.allow_dir.clone(),
+            dirs: args.allow_dir.iter().map(|it| dir.join(it)).collect(),
             budget_usd_per_day: args.budget_usd_per_day,
             allow_share_login: args.share_login,
+            sandbox_only: args.sandbox_only,
         },
         trusted: member.trust.clone(),
         state: state.join("fleet").join(member.name.as_str()),

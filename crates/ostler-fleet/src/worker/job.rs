@@ -165,6 +165,7 @@ impl Worker {
         dir: &Path,
         stopped: watch::Receiver<Option<StopReason>>,
     ) -> Attempt {
+        let isolation = self.options.policy.isolation(work);
         let mut work = TrialWork::clone(work);
         let artifacts = dir.join("artifacts");
         let (root, mut stop) = (dir.join("root"), stopped.clone());
@@ -192,7 +193,7 @@ impl Worker {
             Err(reason) => return unstarted(Disposition::Cancel, reason.as_str().to_owned()),
         }
         let options = TrialOptions {
-            isolation: work.isolation,
+            isolation,
             share_login: work.share_login,
             keep_workspaces: false,
         };

@@ -11,7 +11,7 @@ use futures_util::{FutureExt, StreamExt};
 use ostler::event::{EventKind, Level, Notice, NoticeCode};
 use ostler::host::LoginCopy;
 use ostler::session::SessionRequest;
-use ostler::spec::{AfterTurn, Attendance, Denials, SpecError, keys};
+use ostler::spec::{AfterTurn, Attendance, Denials, Sandbox, SpecError, keys};
 use ostler::{Agent, Host, Session, Spec};
 use ostler_core::event::Timestamp;
 use ostler_core::usage::Scope;
@@ -311,6 +311,10 @@ impl Worker {
             spec.include_partial = Some(true);
         }
         work.restrict(&mut spec)?;
+        let is_program = agent.about().is_program();
+        if self.options.policy.sandbox_only && is_program && spec.sandbox != Sandbox::ReadOnly {
+            spec.sandbox = Sandbox::WorkspaceWrite;
+        }
         let message = format!("The session runs on the worker {}.", self.options.name);
         let notice = Notice::new(Level::Info, NoticeCode::Worker, message);
         Ok(ReadySession {

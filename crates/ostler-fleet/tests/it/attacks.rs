@@ -65,6 +65,21 @@ async fn publish(connection: &Connection, id: &str, payload: Vec<u8>) {
     connection.publish_item(&class, id, payload).await.unwrap();
 }
 
+/// What the worker says of the items.
+const REFUSALS: [&str; 11] = [
+    "it is not signed",
+    "is not in the trust list",
+    "its signature does not match",
+    "expired: it expired",
+    "costly: it may cost 1.5 USD, and 1 USD are left",
+    "unlimited: it names no budget",
+    "login: the policy of this worker does not allow its logins",
+    "other-agent: it asks for \"claude\", but runs \"codex\"",
+    "unconfined: the policy of this worker runs work in the sandbox only",
+    "local: the policy of this worker does not allow /etc",
+    "stale: its owner says that the attempt is over",
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn items_that_are_not_signed_expired_or_beyond_the_policy_are_refused_by_name() {
     let test = "items_that_are_not_signed_expired_or_beyond_the_policy_are_refused_by_name";
@@ -78,6 +93,7 @@ async fn items_that_are_not_signed_expired_or_beyond_the_policy_are_refused_by_n
     let mut options = rig.worker_options("w1");
     options.policy = Policy {
         budget_usd_per_day: Some(1.0),
+        sandbox_only: true,
         ..Policy::default()
     };
     let worker = rig.worker(&server.url(), options).await;
@@ -125,6 +141,10 @@ async fn items_that_are_not_signed_expired_or_beyond_the_policy_are_refused_by_n
             &trial(&|work| work.contender.agent = "codex".to_owned()),
         ),
         (
+            "unconfined",
+            &trial(&|work| work.isolation = Some(ostler_eval::case::Isolation::Directory)),
+        ),
+        (
             "local",
             &trial(&|work| {
                 work.case.source = ostler_eval::case::Source::Repository {
@@ -151,20 +171,7 @@ async fn items_that_are_not_signed_expired_or_beyond_the_policy_are_refused_by_n
     until("all items are refused", || {
         let reasons = reasons();
         let has = |text: &str| reasons.iter().any(|reason| reason.contains(text));
-        [
-            "it is not signed",
-            "is not in the trust list",
-            "its signature does not match",
-            "expired: it expired",
-            "costly: it may cost 1.5 USD, and 1 USD are left",
-            "unlimited: it names no budget",
-            "login: the policy of this worker does not allow its logins",
-            "other-agent: it asks for \"claude\", but runs \"codex\"",
-            "local: the policy of this worker does not allow /etc",
-            "stale: its owner says that the attempt is over",
-        ]
-        .iter()
-        .all(|text| has(text))
+        REFUSALS.iter().all(|text| has(text))
     })
     .await;
     assert_eq!((worker.finish().await, rig.lines("started")), (0, 0));

@@ -51,6 +51,33 @@ async fn a_worker_that_takes_one_job_hands_it_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_ends_although_its_workers_take_nothing_more() {
+    if !has_server("a_run_ends_although_its_workers_take_nothing_more") {
+        return;
+    }
+    let (rig, server) = (Rig::new(), NatsServer::start());
+    let place = rig.place(&server.url(), "run", PATIENCE).await;
+    rig.hold("agent");
+    let runner = Arc::new(rig.runner("run", &rig.plain_suite(1), place.clone()));
+    let (_stop, cancelled) = watch::channel(false);
+    let running = tokio::spawn(runner.run(cancelled));
+    let mut options = rig.worker_options("w1");
+    options.max_jobs = Some(1);
+    let worker = rig.worker(&server.url(), options).await;
+    until("it takes nothing more", || {
+        place.workers().iter().any(|beat| beat.draining)
+    })
+    .await;
+    rig.release("agent");
+    let end = tokio::time::timeout(PATIENCE, running).await;
+    assert_eq!(
+        end.expect("the run ends").unwrap().unwrap(),
+        RunEnd::Complete
+    );
+    assert_eq!(worker.finish().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_whose_server_is_gone_drains_and_delivers_later() {
     if !has_server("a_worker_whose_server_is_gone_drains_and_delivers_later") {
         return;

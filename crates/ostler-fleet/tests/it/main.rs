@@ -13,6 +13,7 @@ mod delivery;
 mod drain;
 mod failures;
 mod ledger;
+mod login;
 mod rig;
 mod sessions;
 mod slow;

@@ -154,7 +154,7 @@ fn prompts(events: &[Event]) -> Vec<&str> {
     prompts.collect()
 }
 
-fn git(dir: &Path, args: &[&str]) -> String {
+pub(crate) fn git(dir: &Path, args: &[&str]) -> String {
     let output = Command::new("git").args(args).current_dir(dir).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{args:?}: {output:?}");

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use ostler_eval::runner::RunEnd;
 use ostler_eval::trial::{TrialResult, Verdict};
-use ostler_store::{Ledger, Store};
+use ostler_store::{AttemptState, Ledger, Store};
 use ostler_testkit::nats::NatsServer;
+use serde_json::json;
 use tokio::sync::watch;
 
-use crate::rig::{Collected, PATIENCE, Rig, check_books, has_server, here, until};
+use crate::rig::{COST, Collected, PATIENCE, Rig, check_books, has_server, here, now, until};
 
 fn results(store: &Store, run: &str) -> BTreeMap<String, TrialResult> {
     let trials = Ledger::new(store).trials(run).unwrap();
@@ -137,4 +138,76 @@ async fn a_run_without_workers_waits_for_one() {
     let worker = rig.worker(&server.url(), rig.worker_options("w1")).await;
     assert_eq!(running.await.unwrap().unwrap(), RunEnd::Complete);
     assert_eq!(worker.finish().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_trials_are_queued_than_the_budget_covers() {
+    if !has_server("no_more_trials_are_queued_than_the_budget_covers") {
+        return;
+    }
+    let (rig, server) = (Rig::new(), NatsServer::start());
+    let place = rig.place(&server.url(), "run", PATIENCE).await;
+    let mut case = rig.case("case", "true");
+    case.limits.max_budget_usd = Some(COST);
+    let mut suite = rig.suite(vec![case], 6);
+    suite.budget_usd = Some(3.5 * COST);
+    let mut options = rig.worker_options("w1");
+    options.capacity = 6;
+    let worker = rig.worker(&server.url(), options).await;
+    rig.hold("agent");
+    let runner = Arc::new(rig.runner("run", &suite, place));
+    let (_stop, cancelled) = watch::channel(false);
+    let running = tokio::spawn(runner.run(cancelled));
+    until("three have started", || rig.lines("started") == 3).await;
+    let store = rig.store();
+    let ledger = Ledger::new(&store);
+    let attempts = || -> usize {
+        let trials = ledger.trials("run").unwrap();
+        trials.iter().map(|trial| trial.attempts.len()).sum()
+    };
+    assert_eq!(attempts(), 3, "what runs may cost the rest");
+    rig.release("agent");
+    assert_eq!(running.await.unwrap().unwrap(), RunEnd::BudgetReached);
+    assert_eq!((worker.finish().await, rig.lines("spent")), (3, 3));
+    let cost = ledger.run("run").unwrap().unwrap().cost_usd.unwrap();
+    assert_eq!(attempts(), 3);
+    assert!((cost - 3.0 * COST).abs() < 1e-9, "{cost}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trial_is_parked_until_the_limit_of_its_worker_ends() {
+    if !has_server("a_trial_is_parked_until_the_limit_of_its_worker_ends") {
+        return;
+    }
+    let (rig, server) = (Rig::new(), NatsServer::start());
+    let resets_at = now().0 / 1000 + 3600;
+    let limit = json!({
+        "type": "rate_limit_event", "session_id": "$SESSION", "rate_limit_info": {
+            "status": "rejected", "resetsAt": resets_at, "rateLimitType": "five_hour",
+        },
+    });
+    let end = json!({
+        "type": "result", "session_id": "$SESSION", "subtype": "success", "is_error": true,
+        "result": "usage limit reached", "terminal_reason": "api_error", "api_error_status": 429,
+        "stop_reason": null, "num_turns": 1, "duration_ms": 1, "total_cost_usd": 0,
+    });
+    let script = format!("read\ninit\nprint {limit}\nprint {end}\n");
+    fs::write(rig.path("agent.script"), script).unwrap();
+    let place = rig.place(&server.url(), "run", PATIENCE).await;
+    let worker = rig.worker(&server.url(), rig.worker_options("w1")).await;
+    let runner = Arc::new(rig.runner("run", &rig.plain_suite(1), place));
+    let (stop, cancelled) = watch::channel(false);
+    let running = tokio::spawn(runner.run(cancelled));
+    let store = rig.store();
+    let trial = || Ledger::new(&store).trial("run", 0).unwrap().unwrap();
+    let is_retried = || {
+        let attempts = trial().attempts;
+        let mut states = attempts.iter().map(|it| it.state);
+        states.any(|it| it == AttemptState::Retried)
+    };
+    until("the attempt has met the limit", is_retried).await;
+    assert_eq!(trial().not_before.0, resets_at * 1000, "{:?}", trial());
+    stop.send_replace(true);
+    assert_eq!(running.await.unwrap().unwrap(), RunEnd::Interrupted);
+    assert_eq!((worker.finish().await, rig.lines("started")), (1, 1));
 }

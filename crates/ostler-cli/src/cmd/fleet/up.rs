@@ -226,6 +226,7 @@ fn worker_args(args: &FleetUpArgs, file: &Path) -> WorkerArgs {
         allow_dir: Vec::new(),
         budget_usd_per_day: None,
         share_login: args.share_login,
+        sandbox_only: false,
         once: false,
         max_jobs: None,
         drain: Time(None),

@@ -42,6 +42,8 @@ const CAPACITY: u32 = 2;
 const LEASE: Duration = Duration::from_secs(4);
 /// How long the owner waits for results of lost attempts: longer than a worker is cut off.
 const LATE_GRACE: Duration = Duration::from_secs(40);
+/// How long an attempt may take to begin, and to be delivered.
+const DELIVERY: Duration = Duration::from_secs(30);
 /// The workers. The last one can be cut off.
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 
@@ -216,9 +218,8 @@ impl Fleet {
     }
 
     /// Lets something fail, and repairs it.
-    async fn fail_something(&mut self) {
+    async fn fail(&mut self, failure: Failure) {
         let number = usize::try_from(self.random.next(3)).unwrap();
-        let failure = self.next_failure();
         let mut has_happened = true;
         match failure {
             Failure::WorkerKilled => {
@@ -274,15 +275,17 @@ impl Fleet {
         if let Some(owner) = &mut self.owner {
             owner.kill();
         }
-        self.wait_for(|fleet| !fleet.delivered().is_empty()).await;
         let url = self.cluster.url();
         let servers: Vec<&str> = url.split(',').collect();
         let client = patiently(|| async_nats::connect(&servers)).await;
         let streams = jetstream::new(client);
-        let mut damaged = 0;
-        for (worker, object) in self.delivered() {
-            // The server may have no leader at this moment.
-            damaged += u32::from(damage(&streams, &worker, &object).await.is_some());
+        let (begin, mut damaged) = (Instant::now(), 0);
+        while damaged == 0 && begin.elapsed() < DELIVERY {
+            for (worker, object) in self.delivered() {
+                // The server may have no leader at this moment.
+                damaged += u32::from(damage(&streams, &worker, &object).await.is_some());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         *self.counts.entry("damaged artifacts").or_default() += damaged;
         damaged
@@ -290,7 +293,8 @@ impl Fleet {
 
     /// Waits for a while until something holds.
     async fn wait_for(&self, holds: impl Fn(&Self) -> bool) {
-        for _ in 0..100 {
+        let begin = Instant::now();
+        while begin.elapsed() < DELIVERY {
             if holds(self) {
                 break;
             }
@@ -332,9 +336,15 @@ impl Fleet {
     async fn round(&mut self, number: u64) {
         self.run = format!("run-{number}");
         self.start_owner();
-        for _ in 0..2 + self.random.next(2) {
-            self.pause(1_500).await;
-            self.fail_something().await;
+        let count = 2 + self.random.next(2);
+        let mut failures: Vec<Failure> = (0..count).map(|_| self.next_failure()).collect();
+        // Artifacts are damaged while most attempts are under way.
+        failures.sort_by_key(|failure| *failure != Failure::ArtifactDamaged);
+        for failure in failures {
+            if failure != Failure::ArtifactDamaged {
+                self.pause(1_500).await;
+            }
+            self.fail(failure).await;
         }
         let begin = Instant::now();
         while !self.is_complete() {

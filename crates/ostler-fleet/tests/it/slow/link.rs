@@ -50,7 +50,7 @@ fn is_in_namespace() -> bool {
 fn can_create() -> bool {
     let tried = Command::new("unshare")
         .args(["--net", "--", "sh", "-c"])
-        .arg("ip link add a type veth peer name b && nsenter --net=/proc/self/ns/net true")
+        .arg("ip link add near type veth peer name far && nsenter --net=/proc/self/ns/net true")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
