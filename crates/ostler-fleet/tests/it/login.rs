@@ -1,5 +1,5 @@
-//! Logins: credentials files of a server that works with JWTs, whose operator, account and users are
-//! signed by hand, and servers that are too old.
+//! Logins: credentials files of a server that works with JWTs, whose operator, account and users
+//! are signed by hand, and servers that are too old.
 
 use std::collections::BTreeSet;
 
