@@ -158,8 +158,8 @@ pub struct TrialResult {
     pub warnings: Vec<String>,
 }
 
-/// Returns true if a result counts in statistics: the infrastructure did not fail, and nobody
-/// cancelled it.
+/// Returns true if a result counts in statistics: the infrastructure did not fail, and the trial
+/// was not cancelled.
 #[must_use]
 pub fn is_scored(result: &TrialResult) -> bool {
     let is_judged = matches!(

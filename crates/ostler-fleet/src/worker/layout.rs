@@ -38,7 +38,7 @@ pub(super) enum LayoutError {
     #[error("{} is not attached to the work, or leads out of what is attached", .0.display())]
     Outside(PathBuf),
     /// An attached repository is not a plain one.
-    #[error("the attached repository {} may only be a bare one of its own", .0.display())]
+    #[error("the attached repository {} must be bare and must not refer to another one", .0.display())]
     Repository(PathBuf),
 }
 
