@@ -157,18 +157,24 @@ async fn the_result_of_a_worker_that_was_paused_past_its_lease_is_late() {
     if !has_server("the_result_of_a_worker_that_was_paused_past_its_lease_is_late") {
         return;
     }
-    let (rig, server) = (Rig::new(), NatsServer::start());
+    let (rig, mut server) = (Rig::new(), NatsServer::start());
     rig.hold("evaluator");
     let running = start(&rig, &server, SHORT).await;
     let paused = rig.process("worker_process", &server, "w1");
     until("its cost is booked", || booked(&rig) == 1).await;
+    // It has a result, and cannot deliver it.
+    server.kill();
+    rig.release("evaluator");
+    let spool = std::fs::read_dir(rig.path("workers/w1/spool")).unwrap();
+    let result = spool.flatten().next().unwrap().path().join("result.json");
+    until("its result is spooled", || result.exists()).await;
     paused.signal(Signal::STOP);
+    server.restart();
     let _other = rig.process("worker_process", &server, "w2");
     until("the attempt is lost", || {
         states(&rig, AttemptState::Lost) >= 1
     })
     .await;
-    rig.release("evaluator");
     let all = usize::try_from(TRIALS).unwrap();
     until("all trials are done", || {
         states(&rig, AttemptState::Accepted) == all
